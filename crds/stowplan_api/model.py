@@ -1,0 +1,80 @@
+"""The base of every value in the contract.
+
+One configuration for all of them: field names are snake_case in Python and camelCase in JSON, unknown fields are
+refused (a typing error must not be ignored in silence), and values are frozen, so that a record or a placement can be
+shared between threads and used as a key.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.alias_generators import to_camel
+
+GROUP = "stowplan.dev"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+
+
+class ContractError(ValueError):
+    """A document that is not what it says it is. The message is one sentence that a user can act on."""
+
+
+class Model(BaseModel):
+    """A frozen value with camelCase JSON names and no unknown fields."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True, allow_inf_nan=False
+    )
+
+    def to_json(self, *, exclude_none: bool = False) -> dict[str, Any]:
+        """The value as plain JSON types, with camelCase names."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=exclude_none)
+
+    def canonical(self) -> str:
+        """The canonical JSON text (keys sorted, no spaces, nothing absent): PLANNING.md's last tie-break."""
+        return json.dumps(self.to_json(exclude_none=True), sort_keys=True, separators=(",", ":"))
+
+
+class Document(Model):
+    """A value that travels as a file: it carries ``apiVersion`` and ``kind``."""
+
+    @classmethod
+    def from_json(cls, data: object, *, source: str = "document") -> Self:
+        """Check plain JSON data. Raises `ContractError` naming ``source``, the field and what is wrong with it."""
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            raise ContractError(first_problem(error, source, cls.__name__)) from None
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a JSON file. Raises `ContractError` for a missing, malformed or invalid one."""
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ContractError(
+                f"{path}: cannot be read ({error.strerror}); give the path of a {cls.__name__}"
+            ) from None
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise ContractError(f"{path}: is not JSON ({error}); give the path of a {cls.__name__}") from None
+        return cls.from_json(data, source=str(path))
+
+
+def first_problem(error: ValidationError, source: str, kind: str) -> str:
+    """One sentence about the first problem of a pydantic error, and how many more there are."""
+    problems = error.errors(include_url=False)
+    first = problems[0]
+    where = ".".join(str(part) for part in first["loc"]) or kind
+    message = first["msg"].removeprefix("Value error, ")
+    value = "" if first["type"] in ("missing", "value_error") else f" (it is {_short(first['input'])})"
+    more = f"; {len(problems) - 1} more like this" if len(problems) > 1 else ""
+    return f"{source}: {kind} field {where}: {message}{value}{more}"
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,90 @@
+"""A Placement says, in absolute terms, where every weight lives (PLANNING.md, section 2).
+
+Never a delta: what must move is the current placement against the target, by subtraction, so that applying one twice
+changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from stowplan_api.model import API_VERSION, Document, Model
+
+Lifetime = Literal["Permanent", "Forward"]
+"""Permanent: placed once, never released. Forward: held in the component's own intervals only."""
+Policy = Literal["Strided", "Leading"]
+"""Which layers are resident: Strided spreads the streamed ones evenly, Leading keeps the first ones."""
+Mode = Literal["Resident", "Offload", "Layerwise"]
+
+Name = Annotated[str, Field(min_length=1, max_length=253)]
+Count = Annotated[int, Field(ge=0, le=1 << 20, strict=True)]
+Bytes = Annotated[int, Field(ge=0, le=(1 << 63) - 1, strict=True)]
+
+
+class GroupPlacement(Model):
+    """Where the layers of one group live: a resident set, and a ring of ``slots`` buffers for the rest."""
+
+    name: Name
+    resident_layers: Count
+    policy: Policy = "Strided"
+    lifetime: Lifetime = "Permanent"
+    slots: Annotated[int, Field(ge=2, le=3, strict=True)] = 2
+    pinned_layers: Annotated[tuple[Count, ...], Field(max_length=64)]
+    """Of the layers that keep a host copy, how many are pinned: streamed layers first, in running order; one a rank."""
+    sharded_layers: Annotated[Count | None, Field(exclude_if=lambda value: value is None)] = None
+    """Layers sharded over the ranks (section 6); absent with one rank or without peer access."""
+
+
+class ComponentPlacement(Model):
+    """One component's entry. The mode decides which other fields may be set."""
+
+    name: Name
+    mode: Mode
+    prefetch: Annotated[bool | None, Field(exclude_if=lambda value: value is None)] = None
+    pinned_bytes: Annotated[tuple[Bytes, ...] | None, Field(max_length=64, exclude_if=lambda value: value is None)] = (
+        None
+    )
+    loose_lifetime: Annotated[Lifetime | None, Field(exclude_if=lambda value: value is None)] = None
+    groups: Annotated[
+        tuple[GroupPlacement, ...] | None, Field(max_length=16, exclude_if=lambda value: value is None)
+    ] = None
+
+    @model_validator(mode="after")
+    def _fields_of_the_mode(self) -> Self:
+        if self.mode != "Layerwise" and (self.groups or self.loose_lifetime):
+            raise ValueError(
+                f"component {self.name}: groups and looseLifetime belong to mode Layerwise, not {self.mode}"
+            )
+        if self.mode != "Offload" and (self.prefetch is not None or self.pinned_bytes is not None):
+            raise ValueError(f"component {self.name}: prefetch and pinnedBytes belong to mode Offload, not {self.mode}")
+        if self.mode == "Layerwise" and not self.groups:
+            raise ValueError(f"component {self.name}: mode Layerwise needs at least one group of layers")
+        names = [group.name for group in self.groups or ()]
+        if len(set(names)) != len(names):
+            raise ValueError(f"component {self.name}: a group is named twice; give each group one entry")
+        return self
+
+
+class Placement(Document):
+    """Where every weight of every component of a record lives."""
+
+    api_version: Literal["stowplan.dev/v1alpha1"] = API_VERSION  # type: ignore[assignment]
+    kind: Literal["Placement"] = "Placement"
+    components: Annotated[tuple[ComponentPlacement, ...], Field(max_length=32)]
+
+    @model_validator(mode="after")
+    def _one_entry_a_component(self) -> Self:
+        names = [component.name for component in self.components]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"component {name} has {names.count(name)} entries; give each component one")
+        return self
+
+    def entry(self, name: str) -> ComponentPlacement:
+        """The entry of one component. Raises KeyError when there is none."""
+        for component in self.components:
+            if component.name == name:
+                return component
+        raise KeyError(name)

@@ -1,0 +1,91 @@
+"""A Plan is the planner's answer: a placement with its price, its proof and its reasons (PLANNING.md, section 5)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from stowplan_api.model import API_VERSION, Document, Model
+from stowplan_api.placement import ComponentPlacement, Placement
+
+
+class Violation(Model):
+    """One limit that a placement breaks, in numbers."""
+
+    constraint: Literal["device", "pinned", "host", "entry"]
+    interval: int | None = None
+    entry: str | None = None
+    """Name of the interval for people: its component and entry."""
+    rank: int | None = None
+    node: str | None = None
+    component: str | None = None
+    short_bytes: int = 0
+    """Bytes above the limit; 0 for an entry that is not allowed at all."""
+    message: str
+
+
+class Cost(Model):
+    """The price of one placement: bytes of every interval and node, seconds of one request."""
+
+    feasible: bool
+    seconds: float
+    device_bytes: tuple[tuple[int, ...], ...]
+    """Interval by rank, without the reserve."""
+    locked_bytes: dict[str, int]
+    host_bytes: dict[str, int]
+    violations: tuple[Violation, ...] = ()
+
+
+class Explanation(Model):
+    """Why one component is where it is."""
+
+    component: str
+    chosen: str
+    lost: str | None = None
+    """The best option it lost, if any."""
+    because: str
+    """The constraint that forbade it (interval, rank, bytes short) or the seconds it would have cost."""
+
+
+class Move(Model):
+    """One component's change from its current entry to its target."""
+
+    component: str
+    from_: Annotated[ComponentPlacement | None, Field(alias="from")] = None
+    to: ComponentPlacement
+
+
+class Worth(Model):
+    """Seconds of a request that one more GiB would save; 0 when nothing is gained, null when unknown."""
+
+    device_seconds_per_gib: float | None = None
+    host_seconds_per_gib: float | None = None
+
+
+class Change(Model):
+    """The smallest change of one limit under which a placement exists."""
+
+    what: Literal["deviceMemory", "hostMemory", "shape"]
+    needed_bytes: int | None = None
+    message: str
+
+
+class Plan(Document):
+    """The answer to: where should the weights of this record live?"""
+
+    api_version: Literal["stowplan.dev/v1alpha1"] = API_VERSION  # type: ignore[assignment]
+    kind: Literal["Plan"] = "Plan"
+    id: str
+    """Digest of record, limits and placement: the same plan has the same id anywhere."""
+    status: Literal["Optimal", "Infeasible"]
+    placement: Placement | None = None
+    cost: Cost | None = None
+    proof: dict[str, Any] = Field(default_factory=dict)
+    """How optimality is known: the solver, its bound, and the space that it is exact over."""
+    explanations: tuple[Explanation, ...] = ()
+    worth: Worth | None = None
+    moves: tuple[Move, ...] = ()
+    shortfalls: tuple[Violation, ...] = ()
+    """When infeasible: the intervals that are short, most first."""
+    would_fit: tuple[Change, ...] = ()

@@ -1,0 +1,76 @@
+"""Kubernetes quantities as exact integers.
+
+The API server normalises what users write (``1024Mi`` stays, ``0.5Gi`` becomes ``512Mi``), so both directions follow
+apimachinery's resource.Quantity: decimal suffixes n u m k M G T P E, binary Ki Mi Gi Ti Pi Ei, and decimal exponents.
+No float is involved: 0.1Gi is 107374182.4 bytes and is rounded up to 107374183, as the API server does.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import ROUND_CEILING, Decimal
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+
+PATTERN: Final = (
+    r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
+)
+_SYNTAX: Final = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]|[eE][+-]?[0-9]+)?")
+_BINARY: Final = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60}
+_DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+LARGEST: Final = (1 << 63) - 1
+
+
+def parse_quantity(value: object) -> int:
+    """Whole units (bytes) of a quantity such as ``24Gi``, ``1.5G`` or ``1e9``; fractions are rounded up.
+
+    Raises ValueError, in one sentence, for anything else, for negative values, and above 2^63 - 1.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise ValueError(f"{value!r} is not a quantity; write bytes as 24Gi, 512Mi or 1000000000")
+    match = _SYNTAX.fullmatch(str(value).strip())
+    if match is None:
+        raise ValueError(f"{value!r} is not a quantity; write bytes as 24Gi, 512Mi or 1000000000")
+    number, suffix = Decimal(match[1]), match[2] or ""
+    if suffix in _BINARY:
+        exact = number * _BINARY[suffix]
+    elif suffix in _DECIMAL:
+        exact = number.scaleb(_DECIMAL[suffix])
+    else:
+        exponent = int(suffix[1:])
+        if abs(exponent) > 30:
+            raise ValueError(f"{value!r} is out of range; the largest quantity is 8Ei - 1")
+        exact = number.scaleb(exponent)
+    if exact < 0:
+        raise ValueError(f"{value!r} is negative; a quantity of bytes is 0 or more")
+    if exact > LARGEST:
+        raise ValueError(f"{value!r} is out of range; the largest quantity is 8Ei - 1")
+    return int(exact.to_integral_value(rounding=ROUND_CEILING))
+
+
+def format_quantity(units: int) -> str:
+    """The shortest exact Kubernetes text of whole units: the largest binary suffix that divides them."""
+    for suffix, factor in reversed(_BINARY.items()):
+        if units and units % factor == 0:
+            return f"{units // factor}{suffix}"
+    return str(units)
+
+
+def for_people(units: int) -> str:
+    """Bytes for a person to read: three digits and a binary unit, such as ``23.5 GiB``. Not for machines."""
+    for suffix, factor in reversed(_BINARY.items()):
+        if abs(units) >= factor:
+            return f"{units / factor:.2f}".rstrip("0").rstrip(".") + f" {suffix}B"
+    return f"{units} bytes"
+
+
+Quantity = Annotated[
+    int,
+    BeforeValidator(parse_quantity),
+    PlainSerializer(format_quantity, return_type=str, when_used="json"),
+    WithJsonSchema(
+        {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}], "pattern": PATTERN}
+    ),
+]
+"""A number of bytes: an int in Python, Kubernetes syntax in JSON."""
