@@ -188,3 +188,21 @@ class DeploymentReason(StrEnum):
     """Stalled=True: the spec cannot be rendered; the message says which field."""
     HEALTHY = "Healthy"
     """Degraded=False."""
+
+
+class OperatorEnv(StrEnum):
+    """Environment variables of the operator's own container, set by the chart."""
+
+    AGENT_IMAGE = "STOWPLAN_AGENT_IMAGE"
+    """Image of the server container where spec.serving.image is absent."""
+    AGENT_IMAGE_PULL_POLICY = "STOWPLAN_AGENT_IMAGE_PULL_POLICY"
+    """Its pull policy where spec.serving.imagePullPolicy is absent; empty: Kubernetes' own default."""
+    AGENT_POD_TEMPLATE = "STOWPLAN_AGENT_POD_TEMPLATE"
+    """Path of a YAML file with a partial pod template for every pod; a user's podTemplate wins over it. Optional."""
+    LIVENESS_PORT = "STOWPLAN_LIVENESS_PORT"
+    """Port of /healthz on all addresses (8080)."""
+    LOG_LEVEL = "STOWPLAN_LOG_LEVEL"
+    """debug, info, warning or error."""
+
+
+OPERATOR_COMMAND: Final = ("python", "-m", "stowplan_operator")
