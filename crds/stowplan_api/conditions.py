@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from stowplan_api.markers import DATE_TIME
 from stowplan_api.model import Model
 
 Status = Literal["True", "False", "Unknown"]
@@ -23,11 +24,17 @@ class Condition(Model):
     """metav1.Condition."""
 
     type: Annotated[str, Field(min_length=1, max_length=316)]
+    """What the condition speaks of."""
     status: Status
+    """True, False or Unknown."""
     reason: Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")]
+    """A stable CamelCase word for programs."""
     message: Annotated[str, Field(max_length=32768)] = ""
+    """A sentence for people."""
     observed_generation: Annotated[int, Field(ge=0)] = 0
-    last_transition_time: str
+    """The generation of the object that this was said of."""
+    last_transition_time: Annotated[str, Field(max_length=64, json_schema_extra=DATE_TIME)]
+    """When the status last changed; a new message alone does not move it."""
 
 
 def timestamp(now: datetime) -> str:

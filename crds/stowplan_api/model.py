@@ -27,7 +27,12 @@ class Model(BaseModel):
     """A frozen value with camelCase JSON names and no unknown fields."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True, allow_inf_nan=False
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
     )
 
     def to_json(self, *, exclude_none: bool = False) -> dict[str, Any]:

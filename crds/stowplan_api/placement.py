@@ -23,6 +23,21 @@ Count = Annotated[int, Field(ge=0, le=1 << 20, strict=True)]
 Bytes = Annotated[int, Field(ge=0, le=(1 << 63) - 1, strict=True)]
 
 
+def streamed_layers(layers: int, resident: int, policy: Policy) -> tuple[int, ...]:
+    """Which of ``layers`` layers are streamed, in running order, when ``resident`` of them are resident.
+
+    PLANNING.md, section 3: of n layers s = n - r are streamed; Strided takes floor((j+1) n / s) - 1 for j = 0..s-1, so
+    that copies are spread evenly over a pass, and Leading takes the last s. The planner and the weights engine both
+    use this function. Raises ValueError when ``resident`` is not from 0 to ``layers``.
+    """
+    if not 0 <= resident <= layers:
+        raise ValueError(f"{resident} resident layers of a group of {layers}; give 0 to {layers}")
+    streamed = layers - resident
+    if policy == "Leading":
+        return tuple(range(resident, layers))
+    return tuple((j + 1) * layers // streamed - 1 for j in range(streamed))
+
+
 class GroupPlacement(Model):
     """Where the layers of one group live: a resident set, and a ring of ``slots`` buffers for the rest."""
 

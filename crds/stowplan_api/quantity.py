@@ -11,7 +11,10 @@ import re
 from decimal import ROUND_CEILING, Decimal
 from typing import Annotated, Final
 
-from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+from pydantic.types import JsonValue
+
+from stowplan_api.markers import rules
 
 PATTERN: Final = (
     r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
@@ -20,6 +23,8 @@ _SYNTAX: Final = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(Ki|Mi|Gi|Ti|Pi
 _BINARY: Final = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60}
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 LARGEST: Final = (1 << 63) - 1
+MOST: Final = 64 << 40
+"""Bytes that a field of the contract may ask for: 64Ti, far above any machine, far below an overflow of sums."""
 
 
 def parse_quantity(value: object) -> int:
@@ -65,12 +70,29 @@ def for_people(units: int) -> str:
     return f"{units} bytes"
 
 
-Quantity = Annotated[
-    int,
-    BeforeValidator(parse_quantity),
-    PlainSerializer(format_quantity, return_type=str, when_used="json"),
-    WithJsonSchema(
-        {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}], "pattern": PATTERN}
-    ),
-]
-"""A number of bytes: an int in Python, Kubernetes syntax in JSON."""
+def _schema(least: int) -> WithJsonSchema:
+    """The API server's side of a quantity from ``least`` (0 or 1) bytes to `MOST`.
+
+    CEL knows an int-or-string as a value of either type, so the rule asks which one it is before it compares.
+    """
+    above = "self >= 0" if least == 0 else "self > 0"
+    quantity_above = f"quantity(self).compareTo(quantity('0')) {'>=' if least == 0 else '>'} 0"
+    most = format_quantity(MOST)
+    rule = (
+        f"type(self) == int ? {above} && self <= {MOST} : "
+        f"isQuantity(self) && {quantity_above} && quantity(self).compareTo(quantity('{most}')) <= 0"
+    )
+    lower = "not be negative" if least == 0 else "be more than 0"
+    message = f"must {lower} and at most {most}; write bytes as 24Gi or 512Mi"
+    types: list[JsonValue] = [{"type": "integer"}, {"type": "string"}]
+    return WithJsonSchema(
+        {"x-kubernetes-int-or-string": True, "anyOf": types, "pattern": PATTERN, **rules((rule, message))}
+    )
+
+
+_SERIALIZER: Final = PlainSerializer(format_quantity, return_type=str, when_used="json")
+
+Quantity = Annotated[int, Field(le=MOST), BeforeValidator(parse_quantity), _SERIALIZER, _schema(least=0)]
+"""A number of bytes from 0 to `MOST`: an int in Python, Kubernetes syntax in JSON."""
+PositiveQuantity = Annotated[int, Field(ge=1, le=MOST), BeforeValidator(parse_quantity), _SERIALIZER, _schema(least=1)]
+"""A `Quantity` that is not 0."""
