@@ -66,7 +66,7 @@ class _Converter:
                 if result.get(name) in INT64:
                     del result[name]
         if self._defaults and node.get("default") is not None:
-            result["default"] = {} if "properties" in node else node["default"]
+            result["default"] = _without_nulls(node["default"])
         result |= self._children(node, path)
         result |= {name: value for name, value in node.items() if name.startswith("x-kubernetes-")}
         return result
@@ -107,3 +107,10 @@ class _Converter:
 def _prose(docstring: str) -> str:
     """A docstring as one paragraph of plain text."""
     return re.sub(r"\s+", " ", docstring.replace("``", "`")).strip()
+
+
+def _without_nulls(value: Any) -> Any:
+    """A default as it is written into the CRD. It must be whole: CEL rules run on it before nested defaults do."""
+    if isinstance(value, dict):
+        return {name: _without_nulls(child) for name, child in value.items() if child is not None}
+    return value
