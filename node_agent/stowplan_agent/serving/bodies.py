@@ -1,0 +1,181 @@
+"""Request bodies: what clients may send, checked, with every default filled in.
+
+Field names and defaults are those of OpenAI's images and videos; steps, seed, negative_prompt, guidance and frames are
+ours. A field we do not know is refused by name: a typing error must not be ignored in silence. Sizes and frames are
+checked against the model's own contract and never rounded: what comes out is what was asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from stowplan_agent.serving.errors import ApiError, bad_value
+from stowplan_agent.serving.requests import GenerationRequest, Kind
+
+Seeds = Callable[[], int]
+"""Draws a seed for a request that names none."""
+
+
+@dataclass(frozen=True)
+class ServingDefaults:
+    """What the model makes when a request leaves it open, and the bounds of what may be asked."""
+
+    model: str
+    """The name in GET /v1/models."""
+    kind: Kind
+    width: int
+    height: int
+    steps: int
+    frames: int = 1
+    fps: int = 16
+    guidance: float | None = None
+    size_multiple: int = 16
+    """Width and height must be divisible by it; the VAE's factor times the patch of the transformer."""
+    frame_stride: int = 4
+    """Frames must be a multiple of it plus 1; the VAE's factor in time."""
+    max_width: int = 4096
+    max_height: int = 4096
+    max_frames: int = 1025
+    max_steps: int = 200
+    max_count: int = 10
+
+
+Defaults = ServingDefaults | Callable[[], ServingDefaults | None]
+"""The defaults, or where to find them: None while the model is not known yet."""
+
+Prompt = Annotated[str, Field(min_length=1, max_length=32_000)]
+Seed = Annotated[int, Field(ge=0, le=(1 << 63) - 1)]
+Guidance = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
+
+
+class Body(BaseModel):
+    """What both kinds of request have."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    prompt: Prompt
+    model: str | None = None
+    size: str = Field("auto", description="WIDTHxHEIGHT in pixels; auto takes the deployment's first shape")
+    steps: Annotated[int, Field(ge=1)] | None = None
+    seed: Seed | None = Field(None, description="the same seed gives the same output; absent: drawn, and returned")
+    negative_prompt: Annotated[str, Field(max_length=32_000)] | None = None
+    guidance: Guidance | None = None
+    user: str | None = Field(None, description="accepted for OpenAI clients; not used")
+
+
+class ImageBody(Body):
+    """POST /v1/images/generations."""
+
+    n: Annotated[int, Field(ge=1)] = 1
+    response_format: Literal["b64_json"] = "b64_json"
+    output_format: Literal["png"] = "png"
+
+
+class VideoBody(Body):
+    """POST /v1/videos."""
+
+    seconds: Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)] | None = None
+    frames: Annotated[int, Field(ge=1)] | None = Field(None, description="instead of seconds")
+
+
+def image_request(body: ImageBody, defaults: ServingDefaults, seeds: Seeds) -> GenerationRequest:
+    """The complete request for images. Raises ApiError (400, or 404 for another model)."""
+    _must_serve("image", body, defaults)
+    _at_most("n", body.n, defaults.max_count)
+    return _request(body, defaults, seeds, frames=1, count=body.n)
+
+
+def video_request(body: VideoBody, defaults: ServingDefaults, seeds: Seeds) -> GenerationRequest:
+    """The complete request for a video. Raises ApiError (400, or 404 for another model)."""
+    _must_serve("video", body, defaults)
+    return _request(body, defaults, seeds, frames=_frames(body, defaults), count=1)
+
+
+def _request(body: Body, defaults: ServingDefaults, seeds: Seeds, frames: int, count: int) -> GenerationRequest:
+    width, height = _size(body.size, defaults)
+    steps = body.steps or defaults.steps
+    _at_most("steps", steps, defaults.max_steps)
+    return GenerationRequest(
+        kind=defaults.kind,
+        prompt=body.prompt,
+        negative_prompt=body.negative_prompt,
+        width=width,
+        height=height,
+        frames=frames,
+        steps=steps,
+        seed=seeds() if body.seed is None else body.seed,
+        guidance=defaults.guidance if body.guidance is None else body.guidance,
+        count=count,
+    )
+
+
+def _must_serve(kind: Kind, body: Body, defaults: ServingDefaults) -> None:
+    if body.model is not None and body.model != defaults.model:
+        message = f"model {body.model!r} is not served here; this server has {defaults.model!r}"
+        raise ApiError(404, message, code="model_not_found", param="model")
+    if kind != defaults.kind:
+        route = "/v1/images/generations" if defaults.kind == "image" else "/v1/videos"
+        raise bad_value(
+            f"{defaults.model} makes {defaults.kind}s, not {kind}s; use POST {route}", "model", "wrong_kind"
+        )
+
+
+def _size(text: str, defaults: ServingDefaults) -> tuple[int, int]:
+    if text == "auto":
+        return defaults.width, defaults.height
+    match = re.fullmatch(r"([1-9][0-9]{0,6})x([1-9][0-9]{0,6})", text, re.ASCII)
+    if match is None:
+        example = f"{defaults.width}x{defaults.height}"
+        raise bad_value(f"size {shorten(text)} is not WIDTHxHEIGHT in pixels, such as {example}", "size")
+    width, height = int(match[1]), int(match[2])
+    if width > defaults.max_width or height > defaults.max_height:
+        largest = f"{defaults.max_width}x{defaults.max_height}"
+        raise bad_value(f"size {text} is larger than this server takes; the largest is {largest}", "size")
+    multiple = defaults.size_multiple
+    if width % multiple or height % multiple:
+        near = f"{_nearest(width, multiple)}x{_nearest(height, multiple)}"
+        raise bad_value(f"size {text} is not made of multiples of {multiple} pixels; {near} would do", "size")
+    return width, height
+
+
+def _frames(body: VideoBody, defaults: ServingDefaults) -> int:
+    stride = defaults.frame_stride
+    if body.frames is not None and body.seconds is not None:
+        raise bad_value("seconds and frames are both set; give one of them", "seconds")
+    if body.seconds is not None:
+        frames = max(0, round(body.seconds * defaults.fps / stride)) * stride + 1
+        limit = defaults.max_frames
+        if frames > limit:
+            raise bad_value(
+                f"seconds {body.seconds:g} is {frames} frames at {defaults.fps} a second; the most is {limit}",
+                "seconds",
+            )
+        return frames
+    frames = defaults.frames if body.frames is None else body.frames
+    _at_most("frames", frames, defaults.max_frames)
+    if (frames - 1) % stride:
+        below = (frames - 1) // stride * stride + 1
+        raise bad_value(
+            f"frames {frames} is not a multiple of {stride} plus 1; {below} or {below + stride} would do", "frames"
+        )
+    return frames
+
+
+def _nearest(value: int, multiple: int) -> int:
+    return max(1, round(value / multiple)) * multiple
+
+
+def _at_most(param: str, value: int, limit: int) -> None:
+    if value > limit:
+        raise bad_value(f"{param} {value} is above the limit of {limit}", param)
+
+
+def shorten(value: object) -> str:
+    """A value as it may appear in a sentence: its repr, cut at 60 characters."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

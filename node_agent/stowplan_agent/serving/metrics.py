@@ -1,0 +1,140 @@
+"""The agent's metrics (KUBERNETES.md, Metrics): base units, ``_total`` on counters only, bounded labels.
+
+One registry an agent, never the process-wide default, so that two agents in one test do not meet. Whoever knows a fact
+sets it through a typed method here; values are plain numbers, never device tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+
+RequestStatus = Literal["completed", "failed", "out_of_memory", "cancelled", "refused", "rejected"]
+DeviceKind = Literal["capacity", "reserve", "peak", "used"]
+Tier = Literal["device", "pinned", "pageable"]
+
+_SECONDS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 3600)
+
+
+@dataclass(frozen=True)
+class ComponentBytes:
+    """Where the bytes of one component are."""
+
+    device: int
+    pinned: int
+    pageable: int
+
+
+class AgentMetrics:
+    """Every metric of one agent, and the registry that /metrics prints."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self.registry = registry or CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._placement_metrics()
+        self._request_metrics()
+        self._streamed = 0
+        self._stream_wait = 0.0
+
+    def _placement_metrics(self) -> None:
+        self._device = self._gauge("device_memory_bytes", "Device memory of a rank.", "rank", "kind")
+        self._component = self._gauge("component_bytes", "Weight bytes of a component.", "component", "tier")
+        self._pinned = self._gauge("host_pinned_bytes", "Host memory locked for copies.")
+        self._pin_budget = self._gauge("host_pin_budget_bytes", "Host memory that may be locked.")
+        self._phase = self._gauge("phase_duration_seconds", "Time a start-up phase of this boot took.", "phase")
+        self._validated = self._gauge("placement_validated", "1 when the placement in force was proven in this boot.")
+        self._info = self._gauge("placement_info", "The placement in force.", "plan", "device", "uuid", "product")
+        self._predicted_seconds = self._gauge("predicted_seconds", "Time of a request that the plan promised.")
+        self._measured_seconds = self._gauge("measured_seconds", "Time of a request that validation measured.")
+        self._predicted_peak = self._gauge("predicted_peak_bytes", "Highest device use that the plan promised.")
+        self._measured_peak = self._gauge("measured_peak_bytes", "Highest device use that validation measured.")
+        self._rollbacks = self._counter("rollbacks", "Placements taken back.", "reason")
+
+    def _request_metrics(self) -> None:
+        self._requests = self._counter("requests", "Requests by how they ended.", "status")
+        for status in get_args(RequestStatus):
+            self._requests.labels(status)
+        self._queue = self._gauge("queue_requests", "Requests that wait for the pipeline.")
+        self._duration = Histogram(
+            "stowplan_request_duration_seconds",
+            "Time of completed requests on the device; no warm-up, no waiting in the queue.",
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._streamed_bytes = self._counter("streamed_bytes", "Weight bytes copied to the device while computing.")
+        self._stream_wait_seconds = self._counter("stream_wait_seconds", "Time that compute waited for a weight copy.")
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"stowplan_{name}", text, labels, registry=self.registry)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"stowplan_{name}", text, labels, registry=self.registry)
+
+    def set_device_memory(self, rank: int, kind: DeviceKind, value: int) -> None:
+        """Bytes of one rank's device."""
+        self._device.labels(str(rank), kind).set(value)
+
+    def set_components(self, components: Mapping[str, ComponentBytes]) -> None:
+        """Bytes of every component; a component left out is gone."""
+        self._component.clear()
+        for name, held in components.items():
+            self._component.labels(name, "device").set(held.device)
+            self._component.labels(name, "pinned").set(held.pinned)
+            self._component.labels(name, "pageable").set(held.pageable)
+
+    def set_host_pinned(self, held: int, budget: int) -> None:
+        """Bytes locked now, and bytes that may be locked."""
+        self._pinned.set(held)
+        self._pin_budget.set(budget)
+
+    def set_phase_duration(self, phase: str, seconds: float) -> None:
+        """Seconds that a start-up phase took."""
+        self._phase.labels(phase).set(seconds)
+
+    def set_validated(self, validated: bool) -> None:
+        """Whether the placement in force was proven in this boot."""
+        self._validated.set(int(validated))
+
+    def set_placement(self, *, plan: str, device: str, uuid: str, product: str) -> None:
+        """Identity of the placement in force; replaces the former one."""
+        self._info.clear()
+        self._info.labels(plan, device, uuid, product).set(1)
+
+    def set_predicted(self, *, seconds: float, peak_bytes: int) -> None:
+        """What the plan promised."""
+        self._predicted_seconds.set(seconds)
+        self._predicted_peak.set(peak_bytes)
+
+    def set_measured(self, *, seconds: float, peak_bytes: int) -> None:
+        """What validation measured."""
+        self._measured_seconds.set(seconds)
+        self._measured_peak.set(peak_bytes)
+
+    def count_rollback(self, reason: str) -> None:
+        """One placement was taken back; ``reason`` is a stable CamelCase word."""
+        self._rollbacks.labels(reason).inc()
+
+    def set_streamed(self, *, bytes_total: int, wait_seconds_total: float) -> None:
+        """The engine's running totals since this boot; a total below the last one is a new engine that began at 0."""
+        self._streamed_bytes.inc(_grown(self._streamed, bytes_total))
+        self._stream_wait_seconds.inc(_grown(self._stream_wait, wait_seconds_total))
+        self._streamed, self._stream_wait = bytes_total, wait_seconds_total
+
+    def set_queue_requests(self, waiting: int) -> None:
+        """Requests that wait now."""
+        self._queue.set(waiting)
+
+    def count_request(self, status: RequestStatus) -> None:
+        """One request ended so."""
+        self._requests.labels(status).inc()
+
+    def observe_request(self, seconds: float) -> None:
+        """Time of one completed request on the device."""
+        self._duration.observe(seconds)
+
+
+def _grown(before: float, now: float) -> float:
+    return now - before if now >= before else now

@@ -1,0 +1,74 @@
+"""From bytes on the wire to a checked body, with one sentence about the first thing that is wrong.
+
+Bodies are read by hand, because OpenAI's clients send JSON to one route and forms to another, and both must meet the
+same checks, the same bound on size, and the same form of error.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, TypeVar
+
+from fastapi import Request
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+
+from stowplan_agent.serving.bodies import Body, shorten
+from stowplan_agent.serving.errors import ApiError, bad_value
+
+BODY_LIMIT: Final = 1 << 20
+"""Bytes of a request body."""
+
+AnyBody = TypeVar("AnyBody", bound=Body)
+
+
+async def read_body(kind: type[AnyBody], request: Request) -> AnyBody:
+    """The body of a request as a value. Raises ApiError: 400, or 413 above the limit."""
+    if request.headers.get("content-type", "").startswith("multipart/form-data"):
+        return checked(kind, await _form(request))
+    data = bytearray()
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > BODY_LIMIT:
+            raise ApiError(413, f"the body is larger than {BODY_LIMIT} bytes, the limit", code="body_too_large")
+    try:
+        return checked(kind, json.loads(data))
+    except (ValueError, RecursionError):
+        raise bad_value("the body is not JSON; send one JSON object with at least a prompt") from None
+
+
+def checked(kind: type[AnyBody], data: object) -> AnyBody:
+    """Plain data as a body. Raises ApiError (400)."""
+    try:
+        return kind.model_validate(data)
+    except ValidationError as error:
+        raise _sentence(kind, error) from None
+
+
+def accepts(body: type[Body]) -> dict[str, Any]:
+    """What a route takes, for the OpenAPI document."""
+    schema = {"schema": body.model_json_schema()}
+    return {"requestBody": {"required": True, "content": {"application/json": schema, "multipart/form-data": schema}}}
+
+
+async def _form(request: Request) -> object:
+    """The text fields of a form, as OpenAI's video client sends them; files are not taken."""
+    try:
+        async with request.form(max_files=0, max_fields=32, max_part_size=BODY_LIMIT // 8) as form:
+            return {name: value for name, value in form.items() if isinstance(value, str)}
+    except HTTPException as error:
+        raise bad_value(f"the form cannot be read ({error.detail}); send text fields only, no files") from None
+
+
+def _sentence(kind: type[Body], error: ValidationError) -> ApiError:
+    first = error.errors(include_url=False)[0]
+    field = ".".join(str(part) for part in first["loc"]) or None
+    if field is None:
+        return bad_value("the body must be one JSON object with at least a prompt")
+    if first["type"] == "extra_forbidden":
+        known = ", ".join(kind.model_fields)
+        return bad_value(f"field {shorten(field)} is not known; this route takes {known}", field, "unknown_field")
+    if first["type"] == "missing":
+        return bad_value(f"{field} is missing; it is required", field, "missing_field")
+    what = first["msg"][0].lower() + first["msg"][1:]
+    return bad_value(f"{field} is {shorten(first['input'])}: {what}", field)

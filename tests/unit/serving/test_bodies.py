@@ -1,0 +1,121 @@
+"""What clients may ask, as tables: defaults are filled in, nothing is rounded, each refusal is one sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stowplan_agent.serving.bodies import ImageBody, ServingDefaults, VideoBody, image_request, video_request
+from stowplan_agent.serving.errors import ApiError
+from stowplan_agent.serving.payload import checked
+from stowplan_agent.serving.requests import GenerationRequest
+
+VIDEO = ServingDefaults(
+    model="wan", kind="video", width=832, height=480, frames=81, steps=40, guidance=5.0, fps=16, max_frames=121
+)
+IMAGE = ServingDefaults(model="flux", kind="image", width=1024, height=768, steps=28)
+
+
+def video(**body: Any) -> GenerationRequest:
+    return video_request(checked(VideoBody, {"prompt": "a cat"} | body), VIDEO, lambda: 7)
+
+
+def image(**body: Any) -> GenerationRequest:
+    return image_request(checked(ImageBody, {"prompt": "a cat"} | body), IMAGE, lambda: 7)
+
+
+def test_a_prompt_alone_takes_every_default() -> None:
+    assert video() == GenerationRequest("video", "a cat", None, 832, 480, 81, 40, 7, 5.0)
+    assert image() == GenerationRequest("image", "a cat", None, 1024, 768, 1, 28, 7, None)
+
+
+def test_everything_that_is_said_is_taken() -> None:
+    wanted = video(size="640x352", frames=17, steps=3, seed=0, negative_prompt="dogs", guidance=0, model="wan")
+    assert wanted == GenerationRequest("video", "a cat", "dogs", 640, 352, 17, 3, 0, 0.0)
+    assert image(n=3, user="u", response_format="b64_json", size="auto").count == 3
+
+
+@pytest.mark.parametrize(("seconds", "frames"), [("5", 81), (5, 81), (1, 17), (0.01, 1), (2.3, 37), (7.5, 121)])
+def test_seconds_are_the_nearest_frames_of_the_contract(seconds: object, frames: int) -> None:
+    assert video(seconds=seconds).frames == frames
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "says"),
+    [
+        ({"prompt": ""}, "prompt", "at least 1 character"),
+        ({"prompt": 5}, "prompt", "valid string"),
+        ({"prompt": "x" * 32_001}, "prompt", "at most 32000"),
+        ({"prompt": "\ud800"}, "prompt", "unicode"),
+        ({"size": "832"}, "size", "not WIDTHxHEIGHT"),
+        ({"size": "-16x16"}, "size", "not WIDTHxHEIGHT"),
+        ({"size": "832X480"}, "size", "such as 832x480"),
+        ({"size": "0x480"}, "size", "not WIDTHxHEIGHT"),
+        ({"size": "8320x480"}, "size", "the largest is 4096x4096"),
+        ({"size": "9999999x9999999"}, "size", "the largest is"),
+        ({"size": "830x480"}, "size", "832x480 would do"),
+        ({"frames": 18}, "frames", "17 or 21 would do"),
+        ({"frames": 0}, "frames", "greater than or equal to 1"),
+        ({"frames": -5}, "frames", "greater than or equal to 1"),
+        ({"frames": 125}, "frames", "above the limit of 121"),
+        ({"frames": 17, "seconds": 1}, "seconds", "give one of them"),
+        ({"seconds": 60}, "seconds", "the most is 121"),
+        ({"seconds": float("nan")}, "seconds", "finite"),
+        ({"steps": 0}, "steps", "greater than or equal to 1"),
+        ({"steps": 201}, "steps", "above the limit of 200"),
+        ({"seed": -1}, "seed", "greater than or equal to 0"),
+        ({"seed": 1 << 63}, "seed", "less than or equal to"),
+        ({"guidance": "much"}, "guidance", "valid number"),
+        ({"quality": "hd"}, "quality", "this route takes prompt, model, size"),
+        ({"n": 2}, "n", "is not known"),
+    ],
+)
+def test_bad_videos_are_refused_in_one_sentence(body: dict[str, Any], param: str, says: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        video(**body)
+    assert (caught.value.status, caught.value.param) == (400, param)
+    assert says in caught.value.message
+    assert "\n" not in caught.value.message and len(caught.value.message) < 300
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "says"),
+    [
+        ({"n": 0}, "n", "greater than or equal to 1"),
+        ({"n": 11}, "n", "above the limit of 10"),
+        ({"response_format": "url"}, "response_format", "b64_json"),
+        ({"output_format": "webp"}, "output_format", "png"),
+        ({"frames": 5}, "frames", "is not known"),
+    ],
+)
+def test_bad_images_are_refused_in_one_sentence(body: dict[str, Any], param: str, says: str) -> None:
+    with pytest.raises(ApiError, match=says) as caught:
+        image(**body)
+    assert (caught.value.status, caught.value.param) == (400, param)
+
+
+def test_another_model_is_not_found() -> None:
+    with pytest.raises(ApiError, match="'wan'") as caught:
+        video(model="sora-2")
+    assert (caught.value.status, caught.value.code) == (404, "model_not_found")
+
+
+@pytest.mark.parametrize("data", [None, [], 3, "x", [{"prompt": "a"}]])
+def test_a_body_that_is_no_object_is_refused(data: object) -> None:
+    with pytest.raises(ApiError, match="one JSON object"):
+        checked(VideoBody, data)
+
+
+@given(size=st.from_regex(r"[0-9]{1,5}x[0-9]{1,5}", fullmatch=True) | st.text(max_size=12), frames=st.integers())
+def test_what_is_taken_is_exactly_what_was_asked_and_inside_the_bounds(size: str, frames: int) -> None:
+    try:
+        wanted = video(size=size, frames=frames)
+    except ApiError as error:
+        assert error.status == 400 and error.param in ("size", "frames")
+        return
+    assert size == "auto" or size == f"{wanted.width}x{wanted.height}"
+    assert wanted.frames == frames and frames % 4 == 1 and frames <= 121
+    assert wanted.width % 16 == wanted.height % 16 == 0
