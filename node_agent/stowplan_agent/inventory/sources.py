@@ -1,0 +1,85 @@
+"""From where a deployment says its model is, to a folder on this machine.
+
+``file:///path`` and ``pvc://CLAIM/path`` are used in place; ``hf://ORG/NAME`` is downloaded once into the cache of
+huggingface_hub, which resumes and verifies. Only that last case needs a package, and it is imported only then.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from stowplan_agent.inventory.errors import InventoryError
+
+SCHEMES: Final = "file:///PATH, pvc://CLAIM/PATH or hf://ORG/NAME"
+REPOSITORY: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+PATTERNS: Final = ("*.json", "*.safetensors", "*.txt", "*.model")
+"""Configs, weights and tokenizers; no second copy of the weights in another format, and no code."""
+
+Download = Callable[[str, str], str]
+"""Repository and revision to the folder that holds it."""
+
+
+def resolve_source(
+    source: str, *, pvc_root: Path | None = None, revision: str = "main", download: Download | None = None
+) -> Path:
+    """The folder of a model ``source``, downloaded first if it is on the hub.
+
+    ``pvc_root`` is where claims are mounted, each under its own name; ``revision`` and ``download`` are for ``hf://``.
+    Raises `InventoryError` for an unknown scheme, a path that does not exist, and a download that fails.
+    """
+    try:
+        url = urlsplit(source)
+    except ValueError as error:
+        raise InventoryError(f"source {source!r} is no address ({error}); write {SCHEMES}") from None
+    if url.scheme == "hf":
+        return Path((download or hub_download)(_repository(source), revision))
+    if url.scheme == "file":
+        if url.netloc or not url.path.startswith("/"):
+            raise InventoryError(f"source {source!r} names a host; write three slashes, as in file:///models/wan")
+        path = Path(unquote(url.path))
+    elif url.scheme == "pvc":
+        path = _in_claim(source, pvc_root)
+    else:
+        raise InventoryError(f"source {source!r} has an unknown scheme; write {SCHEMES}")
+    if not path.exists():
+        raise InventoryError(f"source {source!r} does not exist: there is no {path}; correct the path")
+    return path
+
+
+def hub_download(repository: str, revision: str) -> str:
+    """Download a repository of the hub, with progress on standard error; returns its folder in the cache."""
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        raise InventoryError(
+            f"hf://{repository} needs the package huggingface_hub; install stowplan[agent], or use file:// or pvc://"
+        ) from None
+    try:
+        return str(snapshot_download(repository, revision=revision, allow_patterns=list(PATTERNS)))
+    except Exception as error:  # the client raises its own, its HTTP library's and the system's errors
+        reason = " ".join(str(error).split())[:200]
+        raise InventoryError(
+            f"hf://{repository} at revision {revision} cannot be downloaded ({reason}); "
+            "correct the name, give access to it, or use file:// or pvc://"
+        ) from error
+
+
+def _repository(source: str) -> str:
+    repository = source.removeprefix("hf://").rstrip("/")
+    if not REPOSITORY.fullmatch(repository):
+        raise InventoryError(f"source {source!r} names no repository; write hf://ORG/NAME")
+    return repository
+
+
+def _in_claim(source: str, pvc_root: Path | None) -> Path:
+    claim, _, path = unquote(source.removeprefix("pvc://")).partition("/")
+    parts = PurePosixPath(path).parts
+    if not claim or claim in (".", "..") or ".." in parts:
+        raise InventoryError(f"source {source!r} names no path inside a claim; write pvc://CLAIM/PATH")
+    if pvc_root is None:
+        raise InventoryError(f"source {source!r} can only be used in a pod that mounts the claim; use file:// here")
+    return pvc_root / claim / path.lstrip("/")

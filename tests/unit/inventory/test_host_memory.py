@@ -1,0 +1,176 @@
+"""The tightest real limit decides, on fake trees of both cgroup versions (cases H5 and H6)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stowplan_agent.inventory.errors import InventoryError
+from stowplan_agent.inventory.host_limits import read_host_limits
+
+KIB, GIB, TIB = 1 << 10, 1 << 30, 1 << 40
+NO_CAP_V1 = (1 << 63) - 4096
+Files = dict[str, str | int]
+
+V2, V1 = "sys/fs/cgroup", "sys/fs/cgroup/memory"
+HOST: Files = {"proc/meminfo": f"MemTotal: {2 * TIB // KIB} kB\nMemFree: 1 kB\nMemAvailable: {TIB // KIB} kB\n"}
+IN_POD: Files = HOST | {"proc/self/cgroup": "0::/pods/pod1/c1\n"}
+IN_POD_V1: Files = HOST | {"proc/self/cgroup": "9:cpu,cpuacct:/x\n5:memory:/pods/pod1/c1\n1:name=systemd:/x\n"}
+MOUNT_V2 = "30 23 0:26 {top} {point} rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
+MOUNT_V1 = "35 31 0:32 {top} {point} rw,relatime - cgroup cgroup rw,memory\n"
+
+
+def tree(root: Path, files: Files) -> Path:
+    for name, content in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(f"{content}\n")
+    return root
+
+
+def v2(folder: str, limit: str | int, current: int = 0, **stat: int) -> Files:
+    lines = "\n".join(f"{key} {value}" for key, value in stat.items())
+    return {f"{folder}/memory.max": limit, f"{folder}/memory.current": current, f"{folder}/memory.stat": lines}
+
+
+def v1(folder: str, limit: int, usage: int = 0, **stat: int) -> Files:
+    lines = "\n".join(f"{key} {value}" for key, value in stat.items())
+    files: Files = {f"{folder}/memory.limit_in_bytes": limit, f"{folder}/memory.usage_in_bytes": usage}
+    return files | {f"{folder}/memory.stat": lines}
+
+
+CASES: dict[str, tuple[Files, int, str]] = {
+    "no cgroup: what is available": (HOST, TIB, "MemAvailable of the machine"),
+    "an old kernel without MemAvailable": (
+        {"proc/meminfo": "MemTotal: 8192 kB\nMemFree: 4096 kB"},
+        4096 * KIB,
+        "MemAvailable of the machine",
+    ),
+    "H5 own cap": (IN_POD | v2(f"{V2}/pods/pod1/c1", 8 * GIB, GIB), 7 * GIB, "memory.max of cgroup /pods/pod1/c1"),
+    "H5 tighter parent": (
+        IN_POD | v2(f"{V2}/pods/pod1/c1", 8 * GIB, GIB) | v2(f"{V2}/pods/pod1", 6 * GIB, 2 * GIB),
+        4 * GIB,
+        "memory.max of cgroup /pods/pod1",
+    ),
+    "H5 looser parent that others have filled": (
+        IN_POD | v2(f"{V2}/pods/pod1/c1", 8 * GIB, GIB) | v2(f"{V2}/pods", 64 * GIB, 61 * GIB),
+        3 * GIB,
+        "memory.max of cgroup /pods",
+    ),
+    "H5 max in the container under a capped pod": (
+        IN_POD | v2(f"{V2}/pods/pod1/c1", "max", GIB) | v2(f"{V2}/pods/pod1", 16 * GIB, 2 * GIB),
+        14 * GIB,
+        "memory.max of cgroup /pods/pod1",
+    ),
+    "H5 max everywhere": (IN_POD | v2(f"{V2}/pods/pod1/c1", "max", GIB), TIB, "MemAvailable of the machine"),
+    "H5 cap above the machine": (IN_POD | v2(f"{V2}/pods/pod1/c1", 3 * TIB), TIB, "MemAvailable of the machine"),
+    "a cap that is overrun leaves nothing": (
+        IN_POD | v2(f"{V2}/pods/pod1/c1", GIB, 2 * GIB),
+        0,
+        "memory.max of cgroup /pods/pod1/c1",
+    ),
+    "memory.high throttles what is pinned": (
+        IN_POD | v2(f"{V2}/pods/pod1/c1", 8 * GIB, GIB) | {f"{V2}/pods/pod1/c1/memory.high": 5 * GIB},
+        4 * GIB,
+        "memory.high of cgroup /pods/pod1/c1",
+    ),
+    "H6 only reclaimable pages are given back": (
+        IN_POD | v2(f"{V2}/pods/pod1/c1", 80 * GIB, 70 * GIB, file=60 * GIB, shmem=5 * GIB),
+        65 * GIB,
+        "memory.max of cgroup /pods/pod1/c1",
+    ),
+    "H6 in version 1": (
+        IN_POD_V1
+        | v1(f"{V1}/pods/pod1/c1", 80 * GIB, 70 * GIB, total_cache=60 * GIB, total_shmem=5 * GIB, cache=1, shmem=0),
+        65 * GIB,
+        "memory.limit_in_bytes of cgroup /pods/pod1/c1",
+    ),
+    "H5 version 1, own cap": (
+        IN_POD_V1 | v1(f"{V1}/pods/pod1/c1", 8 * GIB, GIB),
+        7 * GIB,
+        "memory.limit_in_bytes of cgroup /pods/pod1/c1",
+    ),
+    "H5 version 1, sentinel below a capped parent": (
+        IN_POD_V1 | v1(f"{V1}/pods/pod1/c1", NO_CAP_V1, GIB) | v1(f"{V1}/pods", 4 * GIB, GIB),
+        3 * GIB,
+        "memory.limit_in_bytes of cgroup /pods",
+    ),
+    "H5 version 1, 2^63": (IN_POD_V1 | v1(f"{V1}/pods/pod1/c1", 1 << 63), TIB, "MemAvailable of the machine"),
+    "version 1, an ancestor that is not mounted here": (
+        IN_POD_V1 | v1(f"{V1}/pods/pod1/c1", NO_CAP_V1, GIB, hierarchical_memory_limit=5 * GIB),
+        4 * GIB,
+        "hierarchical_memory_limit of cgroup /pods/pod1/c1",
+    ),
+    "both versions at once": (
+        HOST | {"proc/self/cgroup": "4:memory:/a\n0::/b"} | v1(f"{V1}/a", 8 * GIB) | v2(f"{V2}/b", 9 * GIB),
+        8 * GIB,
+        "memory.limit_in_bytes of cgroup /a",
+    ),
+    "a cgroup namespace: own group is the top": (
+        HOST | {"proc/self/cgroup": "0::/"} | v2(V2, 8 * GIB, GIB),
+        7 * GIB,
+        "memory.max of cgroup /",
+    ),
+    "a group outside the namespace": (
+        HOST | {"proc/self/cgroup": "0::/../../c1"} | v2(V2, 8 * GIB, GIB),
+        7 * GIB,
+        "memory.max of cgroup /",
+    ),
+    "no cgroup namespace: the mount's top is the container": (
+        HOST
+        | {"proc/self/cgroup": "5:memory:/docker/c1"}
+        | {"proc/self/mountinfo": MOUNT_V1.format(top="/docker/c1", point="/mnt/mem")}
+        | v1("mnt/mem", 8 * GIB, GIB),
+        7 * GIB,
+        "memory.limit_in_bytes of cgroup /",
+    ),
+    "mounted elsewhere, with a space": (
+        HOST
+        | {"proc/self/cgroup": "0::/p"}
+        | {"proc/self/mountinfo": MOUNT_V2.format(top="/", point="/my\\040cg")}
+        | v2("my cg/p", GIB),
+        GIB,
+        "memory.max of cgroup /p",
+    ),
+    "a group whose folder is gone": (IN_POD | v2(f"{V2}/pods", 8 * GIB), 8 * GIB, "memory.max of cgroup /pods"),
+}
+
+
+@pytest.mark.parametrize(("files", "headroom", "decided_by"), CASES.values(), ids=CASES.keys())
+def test_the_tightest_limit_decides(files: Files, headroom: int, decided_by: str, tmp_path: Path) -> None:
+    limits = read_host_limits(tree(tmp_path, files))
+    assert (limits.headroom, limits.decided_by) == (headroom, decided_by)
+
+
+def test_an_explicit_limit_counts_what_the_process_holds(tmp_path: Path) -> None:
+    status = (
+        f"Name:\tx\nVmRSS:\t9 kB\nRssAnon:\t{GIB // KIB} kB\nRssFile:\t{GIB // KIB} kB\nRssShmem:\t{GIB // KIB} kB\n"
+    )
+    root = tree(tmp_path, IN_POD | v2(f"{V2}/pods/pod1/c1", 8 * GIB, GIB) | {"proc/self/status": status})
+    limits = read_host_limits(root, explicit=6 * GIB, explicit_name="spec.resources.memory")
+    assert (limits.headroom, limits.decided_by) == (4 * GIB, "spec.resources.memory")
+    assert read_host_limits(root, explicit=60 * GIB).headroom == 7 * GIB
+
+
+@pytest.mark.parametrize("explicit", [0, -1])
+def test_an_explicit_limit_of_nothing_is_refused(explicit: int, tmp_path: Path) -> None:
+    with pytest.raises(InventoryError, match="set more than 0"):
+        read_host_limits(tree(tmp_path, HOST), explicit=explicit)
+
+
+def test_limits_are_read_anew_each_time(tmp_path: Path) -> None:
+    tree(tmp_path, IN_POD | v2(f"{V2}/pods/pod1/c1", 8 * GIB, GIB))
+    before = read_host_limits(tmp_path).headroom
+    tree(tmp_path, v2(f"{V2}/pods/pod1/c1", 8 * GIB, 3 * GIB))
+    assert (before, read_host_limits(tmp_path).headroom) == (7 * GIB, 5 * GIB)
+
+
+def test_what_cannot_be_understood_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InventoryError, match="tells no memory size"):
+        read_host_limits(tmp_path)
+    with pytest.raises(InventoryError, match="'lots' instead of a number"):
+        read_host_limits(tree(tmp_path, IN_POD | v2(f"{V2}/pods/pod1/c1", "lots")))
+
+
+def test_this_machine_has_limits() -> None:
+    assert read_host_limits().headroom > 0
