@@ -1,0 +1,208 @@
+"""A card that runs anywhere: CPU tensors under a capacity, a link of a stated rate, and counters that see activations.
+
+What is real: the engine above, the pipelines, the bytes, the asynchrony (copies happen on a thread of their own, after
+the event they wait for), and the accounting, which sees every tensor an operation makes. What is not:
+
+- Host and device share one memory, so a tensor on the wrong side is not noticed.
+- Compute is synchronous with the host: an event of the compute stream has happened when it is recorded.
+- Seconds are computed (`virtual_clock`): operations cost max(floating-point operations / rate, bytes / memory rate).
+- Workspaces inside one operation, and fragmentation, do not exist; reserved equals allocated.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from stowplan_agent.accelerators.interface import Accelerator, MemoryCounters
+from stowplan_agent.accelerators.observed_operations import ObservedOperations
+from stowplan_agent.accelerators.virtual_clock import VirtualClock
+from stowplan_api.quantity import for_people
+
+
+@dataclass(frozen=True)
+class EmulatedCard:
+    """The card that is emulated: bytes, bytes a second, floating-point operations a second, seconds.
+
+    The defaults make a tiny model behave as a 14B one on a data-centre card: a pass over a denoiser of tens of MiB
+    takes about as long as streaming a half of it.
+    """
+
+    capacity_bytes: int
+    outside_bytes: int = 1 << 20
+    pinned_rate: float = 2e9
+    pageable_rate: float = 4e8
+    latency: float = 2e-5
+    contention: float = 1.05
+    flops: float = 4e10
+    memory_rate: float = 2e10
+
+
+@dataclass(frozen=True)
+class EmulatedEvent:
+    """A moment of the virtual clock; a copy's event has also really happened once ``done`` is set."""
+
+    moment: float
+    done: threading.Event | None = None
+
+
+class EmulatedAccelerator(Accelerator):
+    """See the module. ``delay`` is called on the copy thread before each copy: tests inject slow copies there."""
+
+    name = "emulated"
+    device = torch.device("cpu")
+
+    def __init__(self, card: EmulatedCard, *, delay: Callable[[], None] | None = None) -> None:
+        """Starts the copy thread; `close` stops it."""
+        self.card = card
+        self.product = f"Emulated {for_people(card.capacity_bytes)}"
+        self.clock = VirtualClock(card.contention)
+        self.refused_pins = False
+        """Set by tests: the driver refuses every further `pin`."""
+        self._delay = delay
+        self._weights = 0
+        self._activations = 0
+        self._peak = 0
+        self._activation_peak = 0
+        self._error: BaseException | None = None
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._copy_loop, name="emulated-copy-stream", daemon=True)
+        self._thread.start()
+
+    def capacity_bytes(self) -> int:
+        """The stated capacity."""
+        return self.card.capacity_bytes
+
+    def outside_bytes(self) -> int:
+        """The stated size of a context."""
+        return self.card.outside_bytes
+
+    def allocate(self, nbytes: int) -> torch.Tensor:
+        """A flat buffer, charged against the capacity."""
+        self._charge(nbytes)
+        self._weights += nbytes
+        self._note_peaks()
+        with _disable_current_modes():  # a weight buffer is no activation
+            return torch.empty(nbytes, dtype=torch.uint8)
+
+    def free(self, buffer: torch.Tensor) -> None:
+        """Uncharge a buffer. A copy that is still queued keeps its bytes alive until it is done."""
+        self._weights -= buffer.nbytes
+
+    def copy(
+        self, destination: torch.Tensor, source: torch.Tensor, *, pinned: bool, after: EmulatedEvent | None
+    ) -> EmulatedEvent:
+        """Queue a copy for the copy thread, and its time on the clock."""
+        rate = self.card.pinned_rate if pinned else self.card.pageable_rate
+        # Not into the past of a device that stands idle: without an event a copy starts at compute's now.
+        not_before = self.clock.compute if after is None else after.moment
+        end = self.clock.copy(self.card.latency + source.nbytes / rate, not_before)
+        done = threading.Event()
+
+        def job() -> None:
+            try:
+                if self._delay is not None:
+                    self._delay()
+                destination.copy_(source)
+            except BaseException as error:
+                self._error = error
+            finally:
+                done.set()
+
+        self._jobs.put(job)
+        return EmulatedEvent(end, done)
+
+    def read_back(self, destination: torch.Tensor, source: torch.Tensor) -> None:
+        """Copy at the pageable rate, compute standing still."""
+        self.wait(self.copy(destination, source, pinned=False, after=None))
+
+    def record(self) -> EmulatedEvent:
+        """Compute's now."""
+        return EmulatedEvent(self.clock.compute)
+
+    def wait(self, event: EmulatedEvent) -> None:
+        """Wait for the copy thread in truth, and on the clock. Raises what the copy raised, if it failed."""
+        self.clock.wait(event.moment)
+        if event.done is not None:
+            event.done.wait()
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    def synchronize(self) -> None:
+        """Wait until the copy thread has nothing left to do."""
+        drained = threading.Event()
+        self._jobs.put(drained.set)
+        drained.wait()
+
+    def elapsed(self, start: EmulatedEvent, end: EmulatedEvent) -> float:
+        """Seconds of the virtual clock."""
+        return end.moment - start.moment
+
+    def pin(self, buffer: torch.Tensor) -> bool:
+        """Pinning is the caller's ledger entry here: nothing is locked."""
+        return not self.refused_pins
+
+    def unpin(self, buffer: torch.Tensor) -> None:
+        """Nothing was locked."""
+
+    def counters(self) -> MemoryCounters:
+        """Charged bytes and their peaks; reserved equals allocated."""
+        return MemoryCounters(
+            self._weights + self._activations, self._weights, self._peak, self._activation_peak, self._peak
+        )
+
+    def reset_peaks(self) -> None:
+        """Start the peaks from what is held now."""
+        self._peak = self._weights + self._activations
+        self._activation_peak = self._activations
+
+    def empty_cache(self) -> None:
+        """There is no cache."""
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Watch every operation of this thread: charge what it makes, advance the clock by what it costs."""
+        with ObservedOperations(self._operation):
+            yield
+
+    def close(self) -> None:
+        """Stop the copy thread after what is queued."""
+        self._jobs.put(None)
+        self._thread.join()
+
+    def _operation(self, flops: int, nbytes: int, made: list[torch.UntypedStorage]) -> None:
+        self.clock.advance(max(flops / self.card.flops, nbytes / self.card.memory_rate))
+        for storage in made:
+            size = storage.nbytes()
+            self._charge(size)
+            self._activations += size
+            weakref.finalize(storage, self._uncharge, size)
+        self._note_peaks()
+
+    def _uncharge(self, size: int) -> None:
+        self._activations -= size
+
+    def _charge(self, nbytes: int) -> None:
+        room = self.card.capacity_bytes - self.card.outside_bytes - self._weights - self._activations
+        if nbytes > room:
+            raise torch.OutOfMemoryError(
+                f"{self.product} out of memory: tried to allocate {for_people(nbytes)}, {for_people(max(room, 0))} of "
+                f"{for_people(self.card.capacity_bytes)} are free ({for_people(self._weights)} weights, "
+                f"{for_people(self._activations)} activations, {for_people(self.card.outside_bytes)} outside)"
+            )
+
+    def _note_peaks(self) -> None:
+        self._peak = max(self._peak, self._weights + self._activations)
+        self._activation_peak = max(self._activation_peak, self._activations)
+
+    def _copy_loop(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()

@@ -1,0 +1,114 @@
+"""What the weights engine needs of a device, and nothing else.
+
+Two streams: compute, on which the pipeline's operations run, and copy, which moves weights from the host in the order
+they were issued. An event marks a point of a stream; `copy` may wait for one, compute `wait`s for one, and neither
+blocks the host where the device allows it. Weight buffers are taken through `allocate` and given back through `free`,
+so that peaks of activations can be told apart from weights whatever the placement.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+Event = Any
+"""A point of a stream; opaque to everything but the accelerator that made it."""
+
+
+@dataclass(frozen=True)
+class MemoryCounters:
+    """Device memory of this process, in bytes, since the last `Accelerator.reset_peaks`."""
+
+    allocated: int
+    """Held now, weights included."""
+    weights: int
+    """Held now through `Accelerator.allocate`."""
+    peak: int
+    """The most held at once."""
+    activation_peak: int
+    """The most held at once, less the weights held at that moment."""
+    reserved_peak: int
+    """The most that the allocator took from the device."""
+
+
+class Accelerator(ABC):
+    """One device. Not thread-safe: one thread runs the pipeline, as one device does."""
+
+    name: str
+    """``cuda`` or ``emulated``."""
+    device: torch.device
+    """Where the pipeline's tensors live."""
+    product: str
+    """The card's name, for people."""
+
+    @abstractmethod
+    def capacity_bytes(self) -> int:
+        """What this process may use: the card, or the ceiling that the user set if that is less."""
+
+    @abstractmethod
+    def outside_bytes(self) -> int:
+        """Bytes in use outside this process's allocator: context, workspaces, other processes."""
+
+    @abstractmethod
+    def allocate(self, nbytes: int) -> torch.Tensor:
+        """A flat uint8 buffer for weights. Raises torch.OutOfMemoryError."""
+
+    @abstractmethod
+    def free(self, buffer: torch.Tensor) -> None:
+        """Give a buffer of `allocate` back. What is queued on either stream may still read it."""
+
+    @abstractmethod
+    def copy(self, destination: torch.Tensor, source: torch.Tensor, *, pinned: bool, after: Event | None) -> Event:
+        """Queue one copy from the host on the copy stream, not before ``after``; returns the event of its end."""
+
+    @abstractmethod
+    def read_back(self, destination: torch.Tensor, source: torch.Tensor) -> None:
+        """Copy device bytes to the host and wait for them: off the hot path only."""
+
+    @abstractmethod
+    def record(self) -> Event:
+        """An event at the present end of the compute stream."""
+
+    @abstractmethod
+    def wait(self, event: Event) -> None:
+        """Let compute wait for an event."""
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Let the host wait for both streams: never on the hot path."""
+
+    @abstractmethod
+    def elapsed(self, start: Event, end: Event) -> float:
+        """Seconds of the device between two events that have happened."""
+
+    @abstractmethod
+    def pin(self, buffer: torch.Tensor) -> bool:
+        """Lock a host buffer for fast copies. False, with nothing changed, where the driver refuses."""
+
+    @abstractmethod
+    def unpin(self, buffer: torch.Tensor) -> None:
+        """Undo `pin`."""
+
+    @abstractmethod
+    def counters(self) -> MemoryCounters:
+        """Memory now, and its peaks. Host-side only: no synchronisation."""
+
+    @abstractmethod
+    def reset_peaks(self) -> None:
+        """Start the peaks of `counters` anew from what is held now."""
+
+    @abstractmethod
+    def empty_cache(self) -> None:
+        """Give memory that the allocator holds but nothing uses back to the device."""
+
+    @abstractmethod
+    def running(self) -> AbstractContextManager[None]:
+        """Within it, operations of the calling thread are this device's."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop what the accelerator started."""

@@ -1,0 +1,50 @@
+"""What every command shares: two forms of output, and errors as one sentence.
+
+People get tables on standard output and progress on standard error; machines get JSON. A command that fails prints one
+sentence, and exits 2 for bad input, 3 for an infeasible plan, 1 for anything that went wrong while running.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Any, Final, NoReturn
+
+import typer
+from rich.console import Console
+
+BAD_INPUT: Final = 2
+INFEASIBLE: Final = 3
+
+out: Final = Console(highlight=False)
+err: Final = Console(stderr=True, highlight=False)
+
+
+class Output(StrEnum):
+    """The form of the output."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on standard output, indented for a terminal and compact for a pipe."""
+    print(json.dumps(value, indent=1 if sys.stdout.isatty() else None, ensure_ascii=False))
+
+
+def fail(message: str, code: int = BAD_INPUT) -> NoReturn:
+    """Print one sentence on standard error and exit."""
+    err.print(f"stowplan: {message}", style="red", markup=False, soft_wrap=True)
+    raise typer.Exit(code)
+
+
+@contextmanager
+def user_errors(*kinds: type[Exception]) -> Iterator[None]:
+    """Turn the given exceptions, whose text is written for users, into one sentence and exit code 2."""
+    try:
+        yield
+    except kinds as error:
+        fail(str(error))

@@ -1,0 +1,11 @@
+"""The weights engine: it puts the weights of a pipeline where a placement says, and keeps every forward pass valid.
+
+It does not know why it is asked. `WeightsEngine` is the whole surface; everything else here is a part of it.
+"""
+
+from stowplan_agent.weights.engine import WeightsEngine
+from stowplan_agent.weights.ledger import Ledger, LedgerError
+from stowplan_agent.weights.observer import Observer
+from stowplan_agent.weights.timeline import Timeline
+
+__all__ = ["Ledger", "LedgerError", "Observer", "Timeline", "WeightsEngine"]

@@ -1,0 +1,106 @@
+"""How the engine hears that a component or a layer runs.
+
+Layers and ``forward`` are heard through module hooks, first in, and out again even after an exception
+(``always_call``). Pipelines call VAEs and some encoders by method (``vae.decode``, ``encoder.generate``), where module
+hooks never fire, so those methods are wrapped on the instance. Everything is taken off again by `Hooks.remove`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import torch
+from torch.utils._pytree import tree_map
+
+METHODS: Final = ("encode", "decode", "generate")
+"""Entries of a component besides ``forward``."""
+
+
+class Listener(Protocol):
+    """What the engine does at each point."""
+
+    def enter(self, component: str, entry: str) -> None:
+        """An entry of a component is about to run."""
+
+    def leave(self, component: str, entry: str) -> None:
+        """It has returned or raised."""
+
+    def enter_layer(self, component: str, group: str, layer: int) -> None:
+        """A layer is about to run."""
+
+    def leave_layer(self, component: str, group: str, layer: int) -> None:
+        """It has returned or raised."""
+
+
+class Hooks:
+    """All hooks of one component."""
+
+    def __init__(self, component: str, module: torch.nn.Module, listener: Listener, device: torch.device) -> None:
+        """Installs the hooks of the component's entries; layers are added by `add_layer`."""
+        self._component = component
+        self._module = module
+        self._listener = listener
+        self._device = device
+        self._handles: list[Any] = []
+        self._wrapped: list[str] = []
+        self._handles.append(module.register_forward_pre_hook(self._forward_begins, prepend=True, with_kwargs=True))
+        self._handles.append(module.register_forward_hook(self._forward_ends, always_call=True))
+        for method in METHODS:
+            if callable(getattr(module, method, None)):
+                self._wrap(method)
+
+    def add_layer(self, group: str, index: int, layer: torch.nn.Module) -> None:
+        """Hear of one layer."""
+        listener, component = self._listener, self._component
+
+        def begins(_module: torch.nn.Module, _args: Any) -> None:
+            listener.enter_layer(component, group, index)
+
+        def ends(_module: torch.nn.Module, _args: Any, _output: Any) -> None:
+            listener.leave_layer(component, group, index)
+
+        self._handles.append(layer.register_forward_pre_hook(begins, prepend=True))
+        self._handles.append(layer.register_forward_hook(ends, always_call=True))
+
+    def remove(self) -> None:
+        """Take everything off: the module is as it was."""
+        for handle in self._handles:
+            handle.remove()
+        for method in self._wrapped:
+            delattr(self._module, method)
+        self._handles, self._wrapped = [], []
+
+    def _forward_begins(self, _module: torch.nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        self._listener.enter(self._component, "forward")
+        moved: tuple[Any, Any] = self._moved((args, kwargs))
+        return moved
+
+    def _forward_ends(self, _module: torch.nn.Module, _args: Any, _output: Any) -> None:
+        self._listener.leave(self._component, "forward")
+
+    def _wrap(self, method: str) -> None:
+        original: Callable[..., Any] = getattr(self._module, method)
+
+        @functools.wraps(original)
+        def entry(*args: Any, **kwargs: Any) -> Any:
+            self._listener.enter(self._component, method)
+            try:
+                args, kwargs = self._moved((args, kwargs))
+                return original(*args, **kwargs)
+            finally:
+                self._listener.leave(self._component, method)
+
+        object.__setattr__(self._module, method, entry)
+        self._wrapped.append(method)
+
+    def _moved(self, inputs: Any) -> Any:
+        """Tensors among the inputs that lie elsewhere, brought to the compute device: never the weights' device."""
+
+        def move(value: Any) -> Any:
+            if isinstance(value, torch.Tensor) and value.device != self._device:
+                return value.to(self._device)
+            return value
+
+        return tree_map(move, inputs)
