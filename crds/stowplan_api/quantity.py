@@ -7,8 +7,9 @@ No float is involved: 0.1Gi is 107374182.4 bytes and is rounded up to 107374183,
 
 from __future__ import annotations
 
+import math
 import re
-from decimal import ROUND_CEILING, Decimal
+from fractions import Fraction
 from typing import Annotated, Final
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
@@ -20,6 +21,8 @@ _SYNTAX: Final = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(Ki|Mi|Gi|Ti|Pi
 _BINARY: Final = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60}
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 LARGEST: Final = (1 << 63) - 1
+LONGEST: Final = 64
+"""Characters of a quantity, and size of its exponent: a bound on the work that one text can ask for."""
 MOST: Final = 64 << 40
 """Bytes that a field of the contract may ask for: 64Ti, far above any machine, far below an overflow of sums."""
 
@@ -27,28 +30,30 @@ MOST: Final = 64 << 40
 def parse_quantity(value: object) -> int:
     """Whole units (bytes) of a quantity such as ``24Gi``, ``1.5G`` or ``1e9``; fractions are rounded up.
 
-    Raises ValueError, in one sentence, for anything else, for negative values, and above 2^63 - 1.
+    Raises ValueError, in one sentence, for anything else, for negative values, and above 2^63 - 1 (to which the API
+    server would lower it in silence).
     """
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         raise ValueError(f"{value!r} is not a quantity; write bytes as 24Gi, 512Mi or 1000000000")
-    match = _SYNTAX.fullmatch(str(value).strip())
+    match = _SYNTAX.fullmatch(str(value))
     if match is None:
         raise ValueError(f"{value!r} is not a quantity; write bytes as 24Gi, 512Mi or 1000000000")
-    number, suffix = Decimal(match[1]), match[2] or ""
+    if len(match[0]) > LONGEST:
+        raise ValueError(f"a quantity of {len(match[0])} characters is out of range; the largest is 8Ei - 1")
+    whole, _, fraction = match[1].partition(".")
+    number, suffix = Fraction(int(whole + fraction), 10 ** len(fraction)), match[2] or ""
     if suffix in _BINARY:
         exact = number * _BINARY[suffix]
-    elif suffix in _DECIMAL:
-        exact = number.scaleb(_DECIMAL[suffix])
     else:
-        exponent = int(suffix[1:])
-        if abs(exponent) > 30:
+        exponent = _DECIMAL[suffix] if suffix in _DECIMAL else int(suffix[1:])
+        if abs(exponent) > LONGEST:
             raise ValueError(f"{value!r} is out of range; the largest quantity is 8Ei - 1")
-        exact = number.scaleb(exponent)
+        exact = number * Fraction(10) ** exponent
     if exact < 0:
         raise ValueError(f"{value!r} is negative; a quantity of bytes is 0 or more")
     if exact > LARGEST:
         raise ValueError(f"{value!r} is out of range; the largest quantity is 8Ei - 1")
-    return int(exact.to_integral_value(rounding=ROUND_CEILING))
+    return math.ceil(exact)
 
 
 def format_quantity(units: int) -> str:
