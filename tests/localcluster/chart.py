@@ -10,7 +10,6 @@ and removed with it. The cluster is the one of ``--kubeconfig``, else of KUBECON
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -27,8 +26,10 @@ NAMESPACE = "stowplan-system"
 Values = Mapping[str, Any]
 
 
-def template(values: Values | None = None, *, release: str = RELEASE, namespace: str = NAMESPACE) -> list[dict[str, Any]]:
-    """The objects that an installation would create, rendered without a cluster; values that the schema refuses raise."""
+def template(
+    values: Values | None = None, *, release: str = RELEASE, namespace: str = NAMESPACE
+) -> list[dict[str, Any]]:
+    """The objects that an installation would create, rendered without a cluster; refused values raise."""
     with helm.Chart.load(CHART) as chart:
         chart.validate_schema(dict(values or {}))
         files = chart.render(dict(values or {}), name=release, namespace=namespace)
@@ -95,7 +96,7 @@ def _kubeconfig(named: Path | None) -> Path:
         return Path(os.environ["KUBECONFIG"])
     from localcluster.layout import Layout
 
-    return Layout.default(os.environ).kubeconfig
+    return Layout.from_environment().kubeconfig
 
 
 def main(arguments: list[str] | None = None) -> int:
