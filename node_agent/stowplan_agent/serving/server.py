@@ -5,15 +5,18 @@ The port is bound before anything else, and a port that is taken is one sentence
 
 from __future__ import annotations
 
+import errno
 import socket
 import threading
 from collections.abc import Callable
+from typing import Final
 
 import uvicorn
 from fastapi import FastAPI
 
-STOP_TIMEOUT = 10.0
+STOP_TIMEOUT: Final = 10.0
 """Seconds that open requests get to end when the server stops."""
+_BACKLOG: Final = 512
 
 
 class ServerError(RuntimeError):
@@ -80,10 +83,20 @@ def start_server(app: FastAPI, port: int) -> RunningServer:
 
 def _listen(port: int) -> socket.socket:
     try:
-        if socket.has_dualstack_ipv6():
-            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=512)
-        return socket.create_server(("", port), backlog=512)
+        return _dual_stack(port) or socket.create_server(("", port), backlog=_BACKLOG)
     except OSError as error:
         raise ServerError(
             f"port {port} cannot be listened on ({error.strerror}); choose another with spec.serving.port"
         ) from None
+
+
+def _dual_stack(port: int) -> socket.socket | None:
+    """A socket for IPv6 and IPv4; None where the kernel knows IPv6 and the pod has no address of it."""
+    if not socket.has_dualstack_ipv6():
+        return None
+    try:
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=_BACKLOG)
+    except OSError as error:
+        if error.errno == errno.EADDRNOTAVAIL:
+            return None
+        raise

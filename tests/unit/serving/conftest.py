@@ -29,6 +29,8 @@ class SyntheticPipeline:
     """What to raise, once, for a prompt."""
     steps_run: dict[str, int] = field(default_factory=dict)
     recovered: int = 0
+    cancelled: Callable[[], bool] = lambda: False
+    """Whether the request that runs is asked to stop."""
     _go: threading.Event = field(default_factory=threading.Event)
     _begun: dict[str, threading.Event] = field(default_factory=dict)
 
@@ -45,6 +47,7 @@ class SyntheticPipeline:
         return self._begun.setdefault(prompt, threading.Event())
 
     def run(self, request: GenerationRequest, cancelled: Callable[[], bool]) -> GenerationResult:
+        self.cancelled = cancelled
         self.begun(request.prompt).set()
         assert self._go.wait(DEADLINE), "the test never released the pipeline"
         if request.prompt in self.errors:

@@ -117,8 +117,7 @@ def test_a_client_that_hangs_up_stops_its_request_and_the_next_one_runs(images: 
         connection.sendall(head + body)
         assert images.pipeline.begun("left").wait(DEADLINE)
     assert images.client.get("/liveness", timeout=5).status_code == 200
-    job = images.queue._running
-    until("the job is asked to end", lambda: job.is_cancelled)
+    until("the pipeline is asked to stop", images.pipeline.cancelled)
     images.pipeline.release()
     after = images.client.post("/v1/images/generations", json={"prompt": "next"})
     assert after.status_code == 200

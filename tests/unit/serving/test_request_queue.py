@@ -182,6 +182,26 @@ def test_memory_of_a_failed_request_is_free_before_its_client_hears_of_it(queue:
     assert at_recovery == [None]
 
 
+def test_a_result_lives_only_as_long_as_somebody_holds_its_job(queue: RequestQueue, pipeline: Any) -> None:
+    results: list[weakref.ref[GenerationResult]] = []
+
+    def run(wanted: GenerationRequest, cancelled: Callable[[], bool]) -> GenerationResult:
+        result = pipeline.run(wanted, cancelled)
+        results.append(weakref.ref(result))
+        return result  # type: ignore[no-any-return]
+
+    queue.open(run, no_limit)
+    job = queue.submit(request())
+    assert job.wait(DEADLINE) and results[0]() is not None
+    del job
+    pause = threading.Event()
+    for _ in range(int(DEADLINE / 0.02)):
+        if results[0]() is None:
+            return
+        pause.wait(0.02)  # the worker lets go a moment after it told us
+    raise AssertionError("the queue keeps a result that nobody can ask for")
+
+
 def test_a_failing_recovery_does_not_stop_the_queue(queue: RequestQueue, pipeline: Any) -> None:
     def recover() -> None:
         raise RuntimeError("still full")
