@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import textwrap
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from localcluster import build, images, packages
 from localcluster.client import Cluster
+from localcluster.errors import ClusterError
 from localcluster.host_python import HostPython
 from localcluster.images import HOST, USER_ID
 from localcluster.versions import KUBERNETES
@@ -191,6 +194,27 @@ def test_pods_end_at_once_when_asked(local_cluster: Cluster, namespace: str) -> 
     local_cluster.kubectl("-n", namespace, "wait", "pod/obliging", "--for=condition=Ready", "--timeout=60s")
     local_cluster.kubectl("-n", namespace, "delete", "pod", "obliging", "--timeout=60s")
     assert "obliging" not in local_cluster.kubectl("-n", namespace, "get", "pods", "--output=name")
+
+
+def test_a_loaded_image_runs(local_cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+    name = f"stowplan.dev/{namespace}:loaded"
+    layer = images.layer(packages.BUSYBOX.read_bytes())
+    image = images.Image(name, ("/bin/echo", "from a file"), "")
+    (archive := tmp_path / "image.tar").write_bytes(images.archive([image], layer, build.architecture()))
+    assert local_cluster.load_image(archive) == [name]
+    spec = {"restartPolicy": "Never", "containers": [{"name": "main", "image": name, "imagePullPolicy": "Never"}]}
+    local_cluster.apply(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "echo"}, "spec": spec}, namespace=namespace
+    )
+    assert finished(local_cluster, namespace, "echo") == "from a file\n"
+
+
+def test_loading_what_is_no_image_is_a_clear_error(local_cluster: Cluster, tmp_path: Path) -> None:
+    (text := tmp_path / "text.tar").write_text("not a tar")
+    with pytest.raises(ClusterError, match=r"did not take .*text\.tar as an image archive"):
+        local_cluster.load_image(text)
+    with pytest.raises(ClusterError, match=r"There is no image file .*absent\.tar"):
+        local_cluster.load_image(tmp_path / "absent.tar")
 
 
 def test_audit_log_says_who_wrote_what(local_cluster: Cluster, namespace: str) -> None:

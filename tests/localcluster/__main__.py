@@ -10,7 +10,7 @@ from pathlib import Path
 
 from localcluster import build, cluster, images, process, residue
 from localcluster.errors import ClusterError
-from localcluster.host_python import HostPython
+from localcluster.host_python import SERVER_CONTAINER, HostPython
 from localcluster.layout import Layout
 from localcluster.versions import KUBERNETES, KWOK
 
@@ -35,9 +35,11 @@ def parser() -> argparse.ArgumentParser:
     command = commands.add_parser("programs", help="print the directory of kubectl and the other programs")
     command.add_argument("--kwok", action="store_true", help="KWOK's instead")
     command = commands.add_parser("host-python", help="print the override that runs this Python in a pod, as JSON")
-    command.add_argument("--container", default="agent", help="the container it is for")
+    command.add_argument("--container", default=SERVER_CONTAINER, help="the container it is for")
     command.add_argument("--mount", type=Path, action="append", default=[], help="mount this path too")
-    command.add_argument("--chart", action="store_true", help="as volumes, mounts and image instead of a podTemplate")
+    command.add_argument(
+        "--chart", action="store_true", help="as values of the chart, for the operator and all serving pods"
+    )
     return root
 
 
@@ -81,7 +83,7 @@ def _status(layout: Layout) -> int:
     for name, alive in state.components.items():
         print(f"{name:<24} {'running' if alive else 'ended'}")
     print(f"{'node':<24} {'Ready' if state.node_ready else 'not Ready'}")
-    if not state.running and residue.has_state(layout):
+    if not any(state.components.values()) and residue.has_state(layout):
         for thing in residue.leftovers(layout):
             print(f"left over: {thing}")
     return 0 if state.running else 1

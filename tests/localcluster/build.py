@@ -24,10 +24,14 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 REPORT_EVERY_S = 30.0
 
 
+def architecture() -> str:
+    """This machine's, by Go's and OCI's name for it."""
+    return ARCHITECTURES.get(platform.machine(), platform.machine())
+
+
 def directory(layout: Layout, source: Source) -> Path:
     """Where the finished programs of ``source`` are, or will be."""
-    machine = platform.machine()
-    return layout.cache / "bin" / source.cache_key(ARCHITECTURES.get(machine, machine))
+    return layout.cache / "bin" / source.cache_key(architecture())
 
 
 def is_built(layout: Layout, source: Source) -> bool:
@@ -62,9 +66,7 @@ def _build(source: Source, final: Path, log: Path) -> None:
     partial.mkdir(parents=True)
     flags = ["-trimpath", "-ldflags", source.linker_flags]
     environment = os.environ | {"GOWORK": "off", "GOFLAGS": "-mod=readonly -buildvcs=false"}
-    progress.say(
-        f"building {', '.join(source.programs)} {source.version}, once; this takes minutes; log: {log}"
-    )
+    progress.say(f"building {', '.join(source.programs)} {source.version}, once; this takes minutes; log: {log}")
     stale = _stale_packages(go, flags, source, environment, log)
     command = [go, "build", "-v", *flags, "-o", f"{partial}{os.sep}", *source.commands]
     with subprocess.Popen(

@@ -12,9 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from localcluster.images import HOST
+from localcluster.images import HOST, SHELL_PATH
 
 SYSTEM = ("/usr", "/lib", "/lib64", "/etc/ssl", "/etc/alternatives", "/etc/ld.so.cache")
+SERVER_CONTAINER = "server"
 TREE = Path(__file__).resolve().parents[2]
 
 
@@ -46,28 +47,35 @@ class HostPython:
             {"name": _name(index), "mountPath": str(path), "readOnly": True} for index, path in enumerate(self.paths)
         ]
 
-    def pod_template(self, container: str, command: list[str] | None = None) -> dict[str, object]:
-        """A partial pod template that runs ``container`` on this machine's Python.
+    def environment(self) -> list[dict[str, object]]:
+        """A search path on which ``python`` and the project's commands are this environment's."""
+        return [{"name": "PATH", "value": f"{self.python.parent}:{SHELL_PATH}"}]
 
-        ``command``, when given, replaces the container's own; its first word is a module, so that
-        ``["stowplan_agent", "agent"]`` is ``python -m stowplan_agent agent``.
-        """
+    def pod_template(self, container: str = SERVER_CONTAINER) -> dict[str, object]:
+        """A partial pod template that gives ``container`` this machine's Python and leaves its command as it is."""
         override: dict[str, object] = {
             "name": container,
             "image": self.image,
             "imagePullPolicy": "Never",
+            "env": self.environment(),
             "volumeMounts": self.mounts(),
         }
-        if command is not None:
-            override["command"] = [str(self.python), "-m", *command]
         # The cluster has no DNS of its own; the default policy would put a warning among the Events of every pod.
         return {"spec": {"dnsPolicy": "Default", "volumes": self.volumes(), "containers": [override]}}
 
     def chart_values(self) -> dict[str, object]:
-        """The same for the operator, as values of the chart."""
+        """Values of the chart: the operator on this machine's Python, and every serving pod it makes."""
         repository, tag = self.image.rsplit(":", 1)
         image = {"repository": repository, "tag": tag, "pullPolicy": "Never"}
-        return {"image": image, "extraVolumes": self.volumes(), "extraVolumeMounts": self.mounts()}
+        return {
+            "image": image,
+            "command": [str(self.python), "-m", "stowplan_operator"],
+            "dnsPolicy": "Default",
+            "extraEnv": self.environment(),
+            "extraVolumes": self.volumes(),
+            "extraVolumeMounts": self.mounts(),
+            "agent": {"image": image, "podTemplate": self.pod_template()},
+        }
 
 
 def outermost(paths: Iterable[Path]) -> tuple[Path, ...]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import platform
 import subprocess
 import tarfile
 from collections.abc import Sequence
@@ -135,9 +134,8 @@ def archive(images: Sequence[Image], layer_tar: bytes, architecture: str) -> byt
 
 def load_own(layout: Layout) -> None:
     """Make and import the two images of this module."""
-    machine = platform.machine()
     path = layout.data / "images.tar"
-    path.write_bytes(archive(IMAGES, layer(packages.BUSYBOX.read_bytes()), build.ARCHITECTURES.get(machine, machine)))
+    path.write_bytes(archive(IMAGES, layer(packages.BUSYBOX.read_bytes()), build.architecture()))
     load(layout, path)
     path.unlink()
 

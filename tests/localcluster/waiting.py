@@ -27,9 +27,7 @@ def until(layout: Layout, component: str, what: str, probe: Callable[[], bool], 
     while not probe():
         seconds = time.monotonic() - began
         if not record.alive:
-            raise ClusterError(
-                f"{component} ended {seconds:.1f} s after its start, before {what}; {process.tail(layout, component)}"
-            )
+            raise ClusterError(f"{component} ended before {what}; {process.tail(layout, component)}")
         if seconds > deadline_s:
             raise ClusterError(
                 f"{component} runs, but {what} took longer than {deadline_s:.0f} s; {process.tail(layout, component)}"

@@ -74,9 +74,11 @@ def test_override_mounts_every_path_read_only_where_it_is_here(tmp_path: Path) -
     (file := tmp_path / "file").touch()
     here = HostPython(Path("/venv/bin/python"), (tmp_path / "tree", file))
     (tmp_path / "tree").mkdir()
-    spec: Any = here.pod_template("agent", ["stowplan_agent", "agent"])["spec"]
+    spec: Any = here.pod_template("server")["spec"]
     (container,) = spec["containers"]
-    assert container["command"] == ["/venv/bin/python", "-m", "stowplan_agent", "agent"]
+    assert "command" not in container
+    (path,) = [variable["value"] for variable in container["env"] if variable["name"] == "PATH"]
+    assert path.startswith("/venv/bin:")
     assert (container["image"], container["imagePullPolicy"]) == (images.HOST, "Never")
     volumes = {volume["name"]: volume["hostPath"] for volume in spec["volumes"]}
     assert [volume["type"] for volume in volumes.values()] == ["Directory", "File"]
@@ -87,8 +89,10 @@ def test_override_mounts_every_path_read_only_where_it_is_here(tmp_path: Path) -
 
 def test_chart_values_carry_the_same_volumes() -> None:
     here = HostPython.here()
-    spec: Any = here.pod_template("agent")["spec"]
+    spec: Any = here.pod_template()["spec"]
     values: Any = here.chart_values()
     assert values["extraVolumes"] == spec["volumes"]
     assert values["extraVolumeMounts"] == spec["containers"][0]["volumeMounts"]
+    assert values["agent"]["podTemplate"] == here.pod_template()
+    assert values["command"][1:] == ["-m", "stowplan_operator"]
     assert "{repository}:{tag}".format(**values["image"]) == images.HOST
