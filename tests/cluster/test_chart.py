@@ -14,7 +14,7 @@ import pytest
 from localcluster import chart
 from localcluster.client import Cluster
 from localcluster.host_python import HostPython
-from stowplan_api.contract import AGENT_ROLE, OPERATOR_COMMAND, agent_account
+from stowplan_api.contract import AGENT_ROLE, agent_account
 from stowplan_api.crd import KINDS
 
 CRDS = [f"crd/{kind.plural}.stowplan.dev" for kind in KINDS]
@@ -25,25 +25,26 @@ As = Callable[[str], list[str]]
 
 def values() -> dict[str, Any]:
     """The operator on this machine's Python."""
-    host = HostPython.here()
-    _, *module = OPERATOR_COMMAND
-    return {
-        **host.chart_values(),
-        "command": [str(host.python), *module],
-        "crds": {"keep": False},
-        "agent": {"podTemplate": {"metadata": {"labels": {"from": "the-chart"}}}},
-    }
+    return {**HostPython.here().chart_values(), "crds": {"keep": False}}
 
 
 @pytest.fixture(scope="module")
 def release(cluster: Cluster) -> Iterator[dict[str, Any]]:
     """The chart, installed for this module and removed after it with its CRDs and its namespace."""
-    if cluster.kubectl("get", *CRDS, "--ignore-not-found", "--output=name"):
-        pytest.fail("the cluster has Stowplan's CRDs already; remove that installation first", pytrace=False)
+    if definitions(cluster):
+        objects = cluster.kubectl("get", "dd,rp", "--all-namespaces", "--output=name")
+        if cluster.local is None or objects:
+            pytest.fail("the cluster has Stowplan's CRDs already; remove that installation first", pytrace=False)
+        cluster.kubectl("delete", *CRDS)  # Left by an earlier session on a cluster that was kept.
     yield chart.install(cluster.kubeconfig, values(), wait=False)
     chart.uninstall(cluster.kubeconfig)
     cluster.kubectl("delete", "namespace", chart.NAMESPACE, "--wait=false")
-    assert cluster.kubectl("get", *CRDS, "--ignore-not-found", "--output=name") == ""
+    assert definitions(cluster) == []
+
+
+def definitions(cluster: Cluster) -> list[str]:
+    """Which of the CRDs are there."""
+    return cluster.kubectl("get", *CRDS, "--ignore-not-found", "--output=name").split()
 
 
 @pytest.fixture
@@ -259,6 +260,15 @@ def test_an_upgrade_keeps_what_users_declared(cluster: Cluster, release: dict[st
         "template"
     ]["spec"]["containers"]
     assert {"name": "STOWPLAN_RESYNC_SECONDS", "value": "60"} in container["env"]
+
+
+def test_definitions_that_are_kept_outlive_the_release(cluster: Cluster, release: dict[str, Any]) -> None:
+    chart.install(cluster.kubeconfig, {**values(), "crds": {"keep": True}}, wait=False)
+    chart.uninstall(cluster.kubeconfig)
+    assert len(definitions(cluster)) == len(CRDS)
+    assert "NotFound" in refusal(cluster, "get", f"clusterrole/{AGENT_ROLE}")
+    again = chart.install(cluster.kubeconfig, values(), wait=False)
+    assert again["status"] == "deployed"
 
 
 def test_the_program_runs_on_this_machine(tmp_path: Path) -> None:
