@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import typer
 
+from stowplan_agent.cli.agent import agent
+from stowplan_agent.cli.calibrate import calibrate
 from stowplan_agent.cli.cost import cost
 from stowplan_agent.cli.inventory import inventory
 from stowplan_agent.cli.plan import plan
@@ -18,5 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(inventory)
+app.command()(calibrate)
 app.command()(plan)
 app.command()(cost)
+app.command()(agent)

@@ -1,0 +1,16 @@
+"""Measuring: one watched request, the link, and the record that they make. It knows no placement and no plan."""
+
+from stowplan_agent.calibration.link import measure_link
+from stowplan_agent.calibration.observation import Observation, observe
+from stowplan_agent.calibration.record import CalibrationError, Machine, build_record
+from stowplan_agent.calibration.watch import Watch
+
+__all__ = [
+    "CalibrationError",
+    "Machine",
+    "Observation",
+    "Watch",
+    "build_record",
+    "measure_link",
+    "observe",
+]

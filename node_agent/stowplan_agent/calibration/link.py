@@ -1,0 +1,89 @@
+"""Measuring the host link with the engine's own copies: rates pinned and pageable, latency, contention. In seconds.
+
+A copy of n bytes takes latency + n / rate, so two sizes give both. Contention is how much longer a matrix product
+takes while a long copy runs beside it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import torch
+
+from stowplan_agent.accelerators import Accelerator, Event
+from stowplan_agent.weights.host import HostBuffer
+from stowplan_agent.weights.ledger import Ledger
+from stowplan_api.record import Link
+
+LARGEST: Final = 256 << 20
+"""Bytes of the larger copy: long enough that the rate of a PCIe 5 link (55 GB/s) is that of real layers."""
+REPEATS: Final = 3
+
+
+def measure_link(accelerator: Accelerator, *, budget_bytes: int) -> Link:
+    """The link of this device. Takes at most ``budget_bytes`` of device and of host memory, and gives them back."""
+    nbytes = max(1 << 16, min(LARGEST, budget_bytes // 2))
+    ledger = Ledger()
+    device = accelerator.allocate(nbytes)
+    host = HostBuffer("link", nbytes, accelerator, ledger)
+    try:
+        host.tensor.zero_()  # touch every page: the first copy must not pay for faults
+        pageable, _ = _rate(accelerator, device, host)
+        host.set_pinned(True)
+        pinned, latency = _rate(accelerator, device, host) if host.pinned else (pageable, 0.0)
+        contention = _contention(accelerator, device, host)
+    finally:
+        host.drop()
+        accelerator.free(device)
+    return Link(
+        pinned_bytes_per_second=pinned,
+        pageable_bytes_per_second=pageable,
+        latency_seconds=latency,
+        contention=contention,
+    )
+
+
+def _rate(accelerator: Accelerator, device: torch.Tensor, host: HostBuffer) -> tuple[float, float]:
+    """Bytes a second, and seconds of latency: the best of a few, as the link's limit is what repeats."""
+    large, small = device.nbytes, device.nbytes // 8
+    slow = min(_copy_seconds(accelerator, device, host, large) for _ in range(REPEATS))
+    fast = min(_copy_seconds(accelerator, device, host, small) for _ in range(REPEATS))
+    rate = (large - small) / max(slow - fast, 1e-9)
+    return rate, max(0.0, fast - small / rate)
+
+
+def _copy_seconds(accelerator: Accelerator, device: torch.Tensor, host: HostBuffer, nbytes: int) -> float:
+    accelerator.synchronize()
+    start = accelerator.record()
+    end = accelerator.copy(device[:nbytes], host.tensor[:nbytes], pinned=host.pinned, after=start)
+    accelerator.wait(end)
+    accelerator.synchronize()
+    return accelerator.elapsed(start, end)
+
+
+def _contention(accelerator: Accelerator, device: torch.Tensor, host: HostBuffer) -> float:
+    """Compute seconds beside a copy over compute seconds alone, at least 1."""
+    side = 4096 if accelerator.device.type == "cuda" else 64
+    with torch.no_grad(), accelerator.running():
+        matrix = torch.ones(side, side, device=accelerator.device)
+        torch.mm(matrix, matrix)
+        alone = min(_product_seconds(accelerator, matrix, None) for _ in range(REPEATS))
+        beside = min(_product_seconds(accelerator, matrix, (device, host)) for _ in range(REPEATS))
+    return max(1.0, beside / alone) if alone > 0 else 1.0
+
+
+def _product_seconds(
+    accelerator: Accelerator, matrix: torch.Tensor, copied: tuple[torch.Tensor, HostBuffer] | None
+) -> float:
+    accelerator.synchronize()
+    start = accelerator.record()
+    copy: Event | None = None
+    if copied is not None:
+        device, host = copied
+        copy = accelerator.copy(device, host.tensor, pinned=host.pinned, after=start)
+    torch.mm(matrix, matrix)
+    end = accelerator.record()
+    if copy is not None:
+        accelerator.wait(copy)
+    accelerator.synchronize()
+    return accelerator.elapsed(start, end)

@@ -1,0 +1,106 @@
+"""Making the record: observations of every declared shape, the machine's limits, the link."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from stowplan_agent.calibration.observation import Observation
+from stowplan_api.record import (
+    CalibrationRecord,
+    Component,
+    Interval,
+    Link,
+    ModelIdentity,
+    Node,
+    Rank,
+    Run,
+    Workload,
+)
+
+
+class CalibrationError(RuntimeError):
+    """What was measured does not make one record. The message says what disagrees."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The limits of this pod, in bytes, and its device."""
+
+    node: str
+    device: str
+    capacity_bytes: int
+    outside_bytes: int
+    reserve_bytes: int | None
+    pinnable_bytes: int
+    host_bytes: int
+
+
+def build_record(
+    model: ModelIdentity,
+    workloads: Mapping[Workload, Sequence[Observation]],
+    components: Sequence[Component],
+    machine: Machine,
+    link: Link,
+    *,
+    provenance: Sequence[str] = (),
+    activation_scale: float | None = None,
+) -> CalibrationRecord:
+    """One record of one rank.
+
+    ``activation_scale`` says that the observations are of a lighter shape than declared: activations are multiplied by
+    it, pass by pass seconds too, and the record is marked extrapolated. Raises `CalibrationError` where the shapes'
+    requests do not run the same components in the same order.
+    """
+    observed = list(workloads.items())
+    first = _timeline(observed[0][1])
+    for workload, observations in observed[1:]:
+        if _timeline(observations) != first:
+            raise CalibrationError(
+                f"shapes {observed[0][0].name} and {workload.name} run different components; declare them apart"
+            )
+    scale = 1.0 if activation_scale is None else activation_scale
+    return CalibrationRecord(
+        model=model,
+        provenance=tuple(provenance),
+        extrapolated=activation_scale is not None,
+        workloads=tuple(workload for workload, _ in observed),
+        nodes=(Node(name=machine.node, pinnable_bytes=machine.pinnable_bytes, host_bytes=machine.host_bytes),),
+        ranks=(
+            Rank(
+                rank=0,
+                node=machine.node,
+                device=machine.device,
+                capacity_bytes=machine.capacity_bytes,
+                outside_bytes=machine.outside_bytes,
+                reserve_bytes=machine.reserve_bytes,
+                link=link,
+            ),
+        ),
+        components=tuple(components),
+        intervals=tuple(
+            Interval(
+                component=component,
+                entry=entry,
+                runs=tuple(_run(workload, observations[index], scale) for workload, observations in observed),
+            )
+            for index, (component, entry) in enumerate(first)
+        ),
+    )
+
+
+def _timeline(observations: Sequence[Observation]) -> list[tuple[str | None, str]]:
+    return [(observation.component, observation.entry) for observation in observations]
+
+
+def _run(workload: Workload, observation: Observation, scale: float) -> Run:
+    return Run(
+        workload=workload.name,
+        passes=observation.passes,
+        calls=None if observation.calls == observation.passes else observation.calls,
+        activation_bytes=(round(observation.activation_bytes * scale),),
+        loose_seconds=observation.loose_seconds * scale,
+        layer_seconds={
+            group: tuple(seconds * scale for seconds in layers) for group, layers in observation.layer_seconds.items()
+        },
+    )

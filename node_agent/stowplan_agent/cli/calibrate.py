@@ -1,0 +1,60 @@
+"""``stowplan calibrate``: measure a checkpoint on this machine and write its record."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stowplan_agent.cli.output import Output, err, fail, out, print_json, user_errors
+from stowplan_agent.cli.specification import local_spec
+from stowplan_api.model import ContractError
+from stowplan_api.quantity import for_people, parse_quantity
+
+
+def calibrate(
+    path: Annotated[Path, typer.Argument(help="Folder of a checkpoint in diffusers' layout.")],
+    shape: Annotated[list[str], typer.Option(help="WIDTHxHEIGHT[xFRAMES][@STEPS]; may be repeated.")],
+    accelerator: Annotated[str, typer.Option(help="cuda or emulated.")] = "cuda",
+    device_memory: Annotated[
+        str | None, typer.Option(help="Most device memory to use; the capacity of an emulated card.")
+    ] = None,
+    device_reserve: Annotated[str | None, typer.Option(help="Device memory that plans leave free.")] = None,
+    host_memory: Annotated[str | None, typer.Option(help="Host memory that this process may use.")] = None,
+    dtype: Annotated[str, typer.Option(help="bfloat16, float16 or float32.")] = "bfloat16",
+    record: Annotated[Path | None, typer.Option("--record", "-o", help="Where to write the record.")] = None,
+    output: Annotated[Output, typer.Option(help="table or json.")] = Output.TABLE,
+) -> None:
+    """Measure one request of each shape and write the record that plans are made from."""
+    from stowplan_agent.lifecycle.offline import calibrate_offline
+    from stowplan_agent.transaction import FaultError
+
+    if not path.exists():
+        fail(f"{path} does not exist; give the folder of a checkpoint")
+    with user_errors(ContractError, FaultError):
+        spec = local_spec(
+            path,
+            shape,
+            dtype=dtype,
+            device_memory=device_memory,
+            device_reserve=device_reserve,
+            host_memory=host_memory,
+        )
+        limit = parse_quantity(host_memory) if host_memory else None
+        measured, problem = calibrate_offline(spec, accelerator, os.environ, memory_limit=limit)
+    if measured is None:
+        fail(problem)
+    if record is not None:
+        record.write_text(json.dumps(measured.to_json(exclude_none=True), indent=1) + "\n", encoding="utf-8")
+        err.print(f"wrote {record}; next: stowplan plan {record}", markup=False)
+    if output is Output.JSON:
+        print_json(measured.to_json(exclude_none=True))
+        return
+    from stowplan_agent.report.record import interval_table
+
+    out.print(interval_table(measured))
+    total = sum(component.total_bytes() for component in measured.components)
+    out.print(f"{measured.model.name}: {for_people(total)} of weights on {measured.ranks[0].device}")

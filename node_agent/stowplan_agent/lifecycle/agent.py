@@ -1,0 +1,99 @@
+"""The agent's process: serve probes first, then start, then serve requests, until asked to stop.
+
+A start that fails leaves the process alive with its door shut and its reason in the status: restarting would only
+measure the same again. A rollback that fails ends the process, since nothing is known to be good any more.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from datetime import UTC, datetime
+from typing import Final
+
+from stowplan_agent import __version__
+from stowplan_agent.cluster.boot import new_agent
+from stowplan_agent.cluster.client import PlacementClient, in_cluster
+from stowplan_agent.cluster.identity import PodIdentity
+from stowplan_agent.cluster.local import LocalReporter
+from stowplan_agent.cluster.reporter import Reporter, StatusReporter
+from stowplan_agent.inventory.frames import frame_contract
+from stowplan_agent.lifecycle.errors import RollbackFailed
+from stowplan_agent.lifecycle.phases import SERVING
+from stowplan_agent.lifecycle.progress import Progress
+from stowplan_agent.lifecycle.service import Service, serving_defaults
+from stowplan_agent.lifecycle.settings import StartSettings
+from stowplan_agent.lifecycle.startup import Startup
+from stowplan_agent.serving.app import create_app
+from stowplan_agent.serving.bodies import ServingDefaults
+from stowplan_agent.serving.door import Door
+from stowplan_agent.serving.metrics import AgentMetrics
+from stowplan_agent.serving.queue import RequestQueue
+from stowplan_agent.serving.server import start_server
+from stowplan_api.contract import PlacementCondition, PlacementReason
+
+_log = logging.getLogger(__name__)
+ROLLBACK_FAILED: Final = 70
+"""Exit code of a process whose rollback failed (EX_SOFTWARE of sysexits.h)."""
+FLUSH_SECONDS: Final = 10.0
+
+
+class Agent:
+    """One process. `run` returns its exit code."""
+
+    def __init__(self, settings: StartSettings, identity: PodIdentity | None) -> None:
+        """``identity`` is None outside a pod: then phases are printed and nothing is written to a cluster."""
+        self._settings = settings
+        self._identity = identity
+        self._stop = threading.Event()
+        self._defaults: ServingDefaults | None = None
+        self.door = Door()
+        self.metrics = AgentMetrics()
+        self.queue = RequestQueue(metrics=self.metrics)
+
+    def run(self) -> int:
+        """Start, serve, and stop at SIGTERM or SIGINT. 0 after a clean stop, 70 after a failed rollback."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._stop.set())
+        app = create_app(self.door, self.queue, self.metrics, lambda: self._defaults)
+        server = start_server(app, self._settings.spec.serving.port)
+        reporter = self._reporter()
+        try:
+            return self._start_and_serve(reporter)
+        finally:
+            self.door.close("the agent stops")
+            self.queue.stop()
+            reporter.close(FLUSH_SECONDS)
+            server.stop()
+
+    def _start_and_serve(self, reporter: Reporter) -> int:
+        progress = Progress(reporter, self.door, self.metrics)
+        startup = Startup(self._settings, progress)
+        try:
+            phase = startup.run()
+        except RollbackFailed as error:
+            _log.error("%s", error)
+            reporter.flush(FLUSH_SECONDS)
+            return ROLLBACK_FAILED
+        if phase in SERVING:
+            self._open(startup)
+            progress.open_door()
+        self._stop.wait()
+        progress.condition(PlacementCondition.READY, "False", PlacementReason.STOPPING, "the agent was asked to stop")
+        return 0
+
+    def _open(self, startup: Startup) -> None:
+        spec, checkpoint = self._settings.spec, startup.preparation.checkpoint
+        self._defaults = serving_defaults(spec, frame_contract(checkpoint), self._settings.environment)
+        service = Service(startup.prepared, spec, checkpoint, self.metrics)
+        self.queue.open(service.run, service.admit, service.recover)
+
+    def _reporter(self) -> Reporter:
+        agent = new_agent(datetime.now(UTC), __version__)
+        if self._identity is None:
+            return LocalReporter(agent, self._settings.memory_limit or 0)
+        client = PlacementClient(in_cluster(), self._identity.namespace, self._identity.pod_name)
+        reporter = StatusReporter(client, self._identity.pod_uid, agent)
+        reporter.start()
+        return reporter

@@ -1,0 +1,132 @@
+"""Proving the placement in force, and reporting what the proof measured.
+
+One full-shape request: output, memory, seconds, and the ledger against the allocator. Where only a lighter shape could
+be measured before, its output is compared as well, since bits need a reference of the same shape.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from stowplan_agent.accelerators.shortage import first_sentence
+from stowplan_agent.lifecycle.errors import StartError
+from stowplan_agent.lifecycle.facts import component_status, rank_status, resident_text
+from stowplan_agent.lifecycle.preparation import Prepared
+from stowplan_agent.lifecycle.progress import Progress
+from stowplan_agent.lifecycle.settings import StartSettings
+from stowplan_agent.lifecycle.shapes import describe
+from stowplan_agent.planning.limits import reserve_bytes
+from stowplan_agent.serving.metrics import ComponentBytes
+from stowplan_agent.transaction import Criteria, Measured, judge
+from stowplan_agent.weights import LedgerError
+from stowplan_agent.weights.ledger import Tier
+from stowplan_api.contract import PlacementReason
+from stowplan_api.plan import Plan
+from stowplan_api.residency_placement import ValidationStatus
+
+
+class Proof:
+    """Judges placements of one start against its reference."""
+
+    def __init__(self, prepared: Prepared, settings: StartSettings) -> None:
+        """``prepared`` has the reference."""
+        self._prepared = prepared
+        self._shape = settings.spec.workload.shapes[0]
+        self._faults = settings.faults
+        validation = settings.spec.residency.validation
+        record = prepared.record
+        self.reserve_bytes = min(reserve_bytes(record, interval, record.ranks[0]) for interval in record.intervals)
+        self._criteria = Criteria(
+            capacity_bytes=record.ranks[0].capacity_bytes,
+            reserve_bytes=self.reserve_bytes,
+            max_slowdown=validation.max_slowdown_percent / 100,
+            reproducible=validation.reproducible,
+        )
+        self.last: Measured | None = None
+        """What was measured last."""
+
+    @property
+    def measured_shape(self) -> str:
+        """The shape of the reference, for people."""
+        return describe(self._prepared.reference_shape)
+
+    def prove(self, progress: Progress) -> None:
+        """Run and judge. Raises `StartError` with the first criterion that failed; `last` has the numbers."""
+        prepared, session = self._prepared, self._prepared.session
+        lightened = prepared.reference_shape != self._shape
+        try:
+            if self._faults.fires("validate.run"):
+                raise torch.OutOfMemoryError("fault validate.run was injected by STOWPLAN_FAULTS")
+            measured = session.measure(self._shape, prepared.record)
+            if lightened:
+                # Bits and seconds are judged on the shape that has a reference, memory on the declared one.
+                light = session.measure(prepared.reference_shape, None)
+                measured = replace(measured, digest=light.digest, seconds=light.seconds)
+        except torch.OutOfMemoryError as error:
+            raise StartError(
+                PlacementReason.OUT_OF_MEMORY, f"the validation request ran out of memory: {first_sentence(error)}"
+            ) from error
+        self.last = measured = self._perturbed(measured)
+        assert measured.seconds is not None
+        progress.metrics.set_measured(seconds=measured.seconds, peak_bytes=measured.peak_bytes)
+        progress.facts(
+            validation=ValidationStatus(
+                milliseconds=round(measured.seconds * 1000),
+                reference_milliseconds=round(prepared.reference.seconds * 1000),
+                peak_bytes=measured.peak_bytes,
+                bit_equal=measured.digest == prepared.reference.digest,
+            )
+        )
+        try:
+            session.check()
+        except LedgerError as error:
+            raise StartError(PlacementReason.LEDGER_MISMATCH, str(error)) from error
+        findings = judge(prepared.reference, measured, self._criteria)
+        if findings:
+            raise StartError(findings[0].reason, "; ".join(finding.message for finding in findings))
+
+    def sentence(self) -> str:
+        """The proof in one sentence, for the condition."""
+        measured, reference = self.last, self._prepared.reference
+        assert measured is not None and measured.seconds is not None
+        bits = "bit-equal" if measured.digest == reference.digest else "not compared bit by bit"
+        return f"{bits}; {measured.seconds:.3f} s a request, {reference.seconds:.3f} s with everything streamed"
+
+    def report(self, progress: Progress, plan: Plan | None) -> None:
+        """Status and metrics of the placement in force, from the ledger and the last measurement."""
+        prepared, record = self._prepared, self._prepared.record
+        engine = prepared.session.engine
+        ledger = engine.ledger
+        assert self.last is not None
+        parts = tuple(component_status(part, engine.entry(part.name), ledger) for part in record.components)
+        rank = rank_status(record, self.reserve_bytes, self.last.peak_bytes, ledger)
+        progress.facts(components=parts, ranks=(rank,), resident=resident_text(parts))
+        metrics = progress.metrics
+        metrics.set_device_memory(0, "capacity", rank.capacity_bytes)
+        metrics.set_device_memory(0, "reserve", rank.reserve_bytes)
+        metrics.set_device_memory(0, "peak", rank.peak_bytes)
+        metrics.set_device_memory(0, "used", ledger.total(Tier.DEVICE) + record.ranks[0].outside_bytes)
+        metrics.set_host_pinned(ledger.total(Tier.PINNED), record.nodes[0].pinnable_bytes)
+        metrics.set_components(
+            {
+                part.name: ComponentBytes(
+                    ledger.held(part.name, Tier.DEVICE),
+                    ledger.held(part.name, Tier.PINNED),
+                    ledger.held(part.name, Tier.PAGEABLE),
+                )
+                for part in record.components
+            }
+        )
+        metrics.set_placement(plan=plan.id if plan else "seed", device=rank.device, uuid="", product=rank.device)
+
+    def _perturbed(self, measured: Measured) -> Measured:
+        """The measurement, or what an injected fault makes of it."""
+        if self._faults.fires("validate.output"):
+            measured = replace(measured, digest="0" * len(measured.digest))
+        if self._faults.fires("validate.seconds") and measured.seconds is not None:
+            measured = replace(measured, seconds=measured.seconds * 10 + 1)
+        if self._faults.fires("validate.memory"):
+            measured = replace(measured, peak_bytes=self._criteria.capacity_bytes + 1)
+        return measured

@@ -1,0 +1,104 @@
+"""From the front door to the pipeline: admission by declared shape, the run of one request, and recovery after one."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from stowplan_agent import inventory
+from stowplan_agent.accelerators.shortage import first_sentence
+from stowplan_agent.inventory.frames import FrameContract
+from stowplan_agent.lifecycle.preparation import Prepared
+from stowplan_agent.lifecycle.session import timeline_of
+from stowplan_agent.lifecycle.shapes import work
+from stowplan_agent.pipeline import PipelineRequest
+from stowplan_agent.pipeline.request import Stopped
+from stowplan_agent.serving.bodies import ServingDefaults
+from stowplan_agent.serving.metrics import AgentMetrics
+from stowplan_agent.serving.requests import Cancelled, Failed, GenerationRequest, GenerationResult, Refused
+from stowplan_api.diffusion_deployment import DiffusionDeploymentSpec
+
+FPS = 16
+"""Frames a second of the videos: what Wan was trained at."""
+
+
+@dataclass(frozen=True)
+class Service:
+    """Serves requests on a validated placement."""
+
+    prepared: Prepared
+    spec: DiffusionDeploymentSpec
+    checkpoint: inventory.Checkpoint
+    metrics: AgentMetrics
+
+    def admit(self, request: GenerationRequest) -> None:
+        """Refuse, with numbers, what is larger than the largest declared shape: nothing was measured for it."""
+        try:
+            inventory.check_shape(self.checkpoint, request.width, request.height, request.frames)
+        except inventory.InventoryError as error:
+            raise Refused(str(error)) from None
+        largest = max(self.spec.workload.shapes, key=work)
+        asked = request.width * request.height * request.frames
+        if asked > work(largest):
+            raise Refused(
+                f"{request.width}x{request.height}x{request.frames} is {asked} pixels over all frames, and the largest "
+                f"declared shape, {largest.name}, has {work(largest)}; ask for less, or declare the shape in "
+                "spec.workload.shapes"
+            )
+
+    def run(self, request: GenerationRequest, cancelled: Callable[[], bool]) -> GenerationResult:
+        """Run one request; images of one prompt one after another, each with its own seed."""
+        session = self.prepared.session
+        made: list[npt.NDArray[np.uint8]] = []
+        seconds = 0.0
+        for number in range(request.count):
+            single = PipelineRequest(
+                width=request.width,
+                height=request.height,
+                frames=request.frames,
+                steps=request.steps,
+                prompt=request.prompt,
+                negative_prompt=request.negative_prompt,
+                guidance=request.guidance,
+                seed=request.seed + number,
+            )
+            try:
+                frames, took = session.serve(single, timeline_of(self.prepared.record, single), cancelled)
+            except Stopped:
+                raise Cancelled from None
+            except torch.OutOfMemoryError as error:
+                raise Failed(f"this request ran out of device memory: {first_sentence(error)}") from None
+            made.append((np.clip(frames, 0.0, 1.0) * 255.0).round().astype(np.uint8))
+            seconds += took
+        self.metrics.set_streamed(
+            bytes_total=session.engine.ledger.streamed_bytes, wait_seconds_total=session.accelerator.wait_seconds()
+        )
+        return GenerationResult(frames=np.concatenate(made), seconds=seconds, fps=FPS)
+
+    def recover(self) -> None:
+        """After a failed request: collect what its traceback held, and return the cache."""
+        gc.collect()
+        self.prepared.session.accelerator.empty_cache()
+
+
+def serving_defaults(
+    spec: DiffusionDeploymentSpec, contract: FrameContract, environment: Mapping[str, str]
+) -> ServingDefaults:
+    """What a request that leaves things open gets: the default shape."""
+    shape = spec.workload.shapes[0]
+    return ServingDefaults(
+        model=environment.get("STOWPLAN_DEPLOYMENT") or spec.model.source.rstrip("/").rsplit("/", 1)[-1],
+        kind="image" if contract.temporal is None else "video",
+        width=shape.width,
+        height=shape.height,
+        steps=shape.steps,
+        frames=shape.frames,
+        fps=FPS,
+        size_multiple=contract.side,
+        frame_stride=contract.temporal or 1,
+    )

@@ -1,0 +1,114 @@
+"""The pipeline, the engine and the device of one process, and the three ways to run a request on them.
+
+`measure` judges, `watch` observes, `serve` serves: all go through one place, so that memory comes back after every
+request whatever happened in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from stowplan_agent.accelerators import Accelerator
+from stowplan_agent.calibration import Observation, Watch, observe
+from stowplan_agent.pipeline import HostedPipeline, PipelineRequest
+from stowplan_agent.pipeline.hosted import Frames
+from stowplan_agent.transaction import Measured
+from stowplan_agent.weights import Timeline, WeightsEngine
+from stowplan_agent.weights.timeline import Stretch
+from stowplan_api.diffusion_deployment import Shape
+from stowplan_api.placement import Placement
+from stowplan_api.record import CalibrationRecord, Link
+
+
+@dataclass
+class Session:
+    """One loaded pipeline under management. One thread at a time."""
+
+    accelerator: Accelerator
+    pipeline: HostedPipeline
+    engine: WeightsEngine
+    running: str = "before the first component"
+    """Which interval ran last while watched: where memory ran out, if it did."""
+
+    def placement(self) -> Placement:
+        """Where everything is now."""
+        return Placement(components=tuple(self.engine.entry(part.name) for part in self.engine.describe()))
+
+    def check(self) -> None:
+        """Compare the ledger with the allocator. Raises `LedgerError`."""
+        self.engine.ledger.check(self.accelerator.counters().weights)
+
+    def watch(self, shape: Shape, link: Link) -> tuple[Measured, tuple[Observation, ...]]:
+        """Run the shape once and observe its timeline."""
+        watch = Watch(self.accelerator, lambda: self.engine.ledger.streamed_bytes)
+        self.engine.timeline = Timeline()
+        self.engine.observer = watch
+        try:
+            watch.begin()
+            measured, _ = self._run(request_of(shape))
+            watch.finish()
+        finally:
+            self.engine.observer = None
+            self.running = watch.running()
+        return measured, observe(watch.intervals, self.accelerator, link)
+
+    def measure(self, shape: Shape, record: CalibrationRecord | None) -> Measured:
+        """Run the shape once, with the record's timeline where it has this shape."""
+        self.engine.timeline = timeline_of(record, shape)
+        measured, _ = self._run(request_of(shape))
+        return measured
+
+    def serve(self, request: PipelineRequest, timeline: Timeline, stop: Callable[[], bool]) -> tuple[Frames, float]:
+        """Run a user's request; frames and seconds on the device."""
+        self.engine.timeline = timeline
+        measured, frames = self._run(request, stop=stop)
+        assert measured.seconds is not None
+        return frames, measured.seconds
+
+    def _run(self, request: PipelineRequest, stop: Callable[[], bool] | None = None) -> tuple[Measured, Frames]:
+        outside = self.accelerator.outside_bytes()
+        self.accelerator.reset_peaks()
+        start = self.accelerator.record()
+        try:
+            with self.engine.request():
+                frames = self.pipeline.run(request, stop=stop)
+        except BaseException:
+            self.accelerator.empty_cache()
+            raise
+        end = self.accelerator.record()
+        self.accelerator.synchronize()
+        counters = self.accelerator.counters()
+        measured = Measured(
+            digest=hashlib.sha256(frames.tobytes()).hexdigest(),
+            seconds=self.accelerator.elapsed(start, end),
+            peak_bytes=counters.peak + outside,
+            reserved_peak_bytes=counters.reserved_peak + outside,
+        )
+        return measured, frames
+
+
+def request_of(shape: Shape) -> PipelineRequest:
+    """The request that stands for a declared shape: fixed prompt, fixed seed."""
+    return PipelineRequest(width=shape.width, height=shape.height, frames=shape.frames, steps=shape.steps)
+
+
+def timeline_of(record: CalibrationRecord | None, shape: Shape | PipelineRequest) -> Timeline:
+    """What a request of this shape will call, where the record has the shape; else no expectation."""
+    if record is None or record.extrapolated:
+        return Timeline()
+    key = (shape.width, shape.height, shape.frames, shape.steps)
+    for workload in record.workloads:
+        if (workload.width, workload.height, workload.frames, workload.steps) == key:
+            return Timeline(_stretches(record, workload.name))
+    return Timeline()
+
+
+def _stretches(record: CalibrationRecord, workload: str) -> Sequence[Stretch]:
+    return [
+        Stretch(interval.component, run.passes if run.calls is None else run.calls, run.passes)
+        for interval in record.intervals
+        for run in interval.runs
+        if run.workload == workload
+    ]

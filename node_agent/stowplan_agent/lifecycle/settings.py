@@ -1,0 +1,49 @@
+"""What one start of the agent is told, from the operator's spec or from a command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from stowplan_agent.transaction import Faults
+from stowplan_api.contract import Env
+from stowplan_api.diffusion_deployment import DiffusionDeploymentSpec
+
+DISABLE: Final = "STOWPLAN_DISABLE_AUTO_RESIDENCY"
+"""Set to 1: prove and serve the seed placement, whatever the spec says."""
+CLAIMS: Final = Path("/claims")
+"""Where the operator mounts the claims of pvc:// sources, each under its own name."""
+
+
+@dataclass(frozen=True)
+class StartSettings:
+    """Everything that a start depends on; nothing is read from the environment after this."""
+
+    spec: DiffusionDeploymentSpec
+    accelerator: str
+    """``cuda`` or ``emulated``."""
+    memory_limit: int | None = None
+    """Bytes of host memory that this process may use, as stated from outside; None: what the machine says."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """For the emulated card."""
+    faults: Faults = field(default_factory=Faults)
+    disabled: bool = False
+    root: Path = Path("/")
+    """The machine's root, for /proc and cgroups."""
+    claims: Path = CLAIMS
+
+    @classmethod
+    def read(
+        cls, spec: DiffusionDeploymentSpec, environment: Mapping[str, str], *, memory_limit: int | None = None
+    ) -> StartSettings:
+        """Settings of a spec in an environment. Raises `FaultError` for an unknown fault."""
+        return cls(
+            spec=spec,
+            accelerator=environment.get(Env.ACCELERATOR) or "cuda",
+            memory_limit=memory_limit,
+            environment=environment,
+            faults=Faults(environment.get(Env.FAULTS, "")),
+            disabled=environment.get(DISABLE, "") == "1",
+        )

@@ -1,0 +1,40 @@
+"""How many threads torch's CPU kernels get: the pod's CPU quota, never the host's count of cores.
+
+Threads beyond the quota wait for one another: a tiny pipeline that took 0.09 s with one thread took 7.2 s with two on
+two busy cores. On a GPU these threads only prepare inputs.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+
+
+def cpu_quota(root: Path = Path("/")) -> float | None:
+    """CPUs that this process's cgroup may use, from v2 ``cpu.max`` or v1 ``cpu.cfs_quota_us``; None without a limit."""
+    group = root / "sys/fs/cgroup"
+    try:
+        quota, period = (group / "cpu.max").read_text(encoding="ascii").split()
+    except (OSError, ValueError):
+        try:
+            quota = (group / "cpu/cpu.cfs_quota_us").read_text(encoding="ascii").strip()
+            period = (group / "cpu/cpu.cfs_period_us").read_text(encoding="ascii").strip()
+        except OSError:
+            return None
+    if quota in ("max", "-1"):
+        return None
+    return int(quota) / int(period)
+
+
+def limit_threads(root: Path = Path("/")) -> int:
+    """Set torch's threads to ``OMP_NUM_THREADS`` if set, else to the quota, at least one; returns the number."""
+    stated = os.environ.get("OMP_NUM_THREADS", "")
+    if stated.isdigit() and int(stated) > 0:
+        count = int(stated)
+    else:
+        quota = cpu_quota(root)
+        count = max(1, int(quota)) if quota is not None else max(1, (os.cpu_count() or 1) // 2)
+    torch.set_num_threads(count)
+    return count

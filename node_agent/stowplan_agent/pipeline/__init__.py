@@ -1,0 +1,6 @@
+"""The hosted pipeline: an ordinary diffusers pipeline, loaded and called without asking it to declare anything."""
+
+from stowplan_agent.pipeline.hosted import HostedPipeline, LoadError
+from stowplan_agent.pipeline.request import PROMPT, PipelineRequest
+
+__all__ = ["PROMPT", "HostedPipeline", "LoadError", "PipelineRequest"]

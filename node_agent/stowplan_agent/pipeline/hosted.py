@@ -1,0 +1,101 @@
+"""Loading a diffusers pipeline and running requests on it.
+
+The checkpoint is read by diffusers itself, on the CPU, in plain tensors; the weights engine then takes them over.
+The device on which inputs are made is stated by the agent: the pipeline's own answer (``pipe.device``) is that of some
+parameter, and parameters of a streamed layer are at times on the host
+(https://github.com/vladmandic/sdnext/issues/5018).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+import logging
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from stowplan_agent.pipeline.request import PipelineRequest, Stopped
+
+Frames = npt.NDArray[np.float32]
+"""Frames, height, width, channels; values from 0 to 1."""
+
+
+class LoadError(ValueError):
+    """A checkpoint that diffusers could not load. The message names it."""
+
+
+class HostedPipeline:
+    """A pipeline, its networks, and one way to call it."""
+
+    def __init__(self, pipeline: Any, device: torch.device) -> None:
+        """Hosts a loaded pipeline; ``device`` is where its inputs are made."""
+        self._pipeline = pipeline
+        _state_device(pipeline, device)
+        with contextlib.suppress(AttributeError):
+            pipeline.set_progress_bar_config(disable=True)
+
+    @classmethod
+    def load(cls, path: Path, dtype: str, device: torch.device) -> HostedPipeline:
+        """Load a diffusers-layout folder on the CPU. Raises `LoadError` in one sentence."""
+        from diffusers import DiffusionPipeline
+
+        try:
+            with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
+                warnings.simplefilter("ignore")
+                logging.getLogger("transformers").setLevel(logging.ERROR)
+                pipeline = DiffusionPipeline.from_pretrained(
+                    str(path), dtype=getattr(torch, dtype), local_files_only=True, use_safetensors=True
+                )
+        except Exception as error:  # diffusers raises what its dependencies raise
+            first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+            raise LoadError(f"{path}: diffusers cannot load this checkpoint: {first}") from error
+        return cls(pipeline, device)
+
+    @property
+    def name(self) -> str:
+        """The pipeline's class."""
+        return str(type(self._pipeline).__name__)
+
+    def modules(self) -> dict[str, torch.nn.Module]:
+        """Its networks by name, found by type."""
+        return {name: value for name, value in self._pipeline.components.items() if isinstance(value, torch.nn.Module)}
+
+    def makes_video(self) -> bool:
+        """Whether requests have a number of frames."""
+        return "num_frames" in inspect.signature(type(self._pipeline).__call__).parameters
+
+    def run(self, request: PipelineRequest, *, stop: Callable[[], bool] | None = None) -> Frames:
+        """Run one request. Raises torch.OutOfMemoryError, holding none of the request's memory, and `Stopped`."""
+        try:
+            with torch.no_grad():
+                output = self._pipeline(**request.arguments(type(self._pipeline).__call__, stop=stop))
+        except (torch.OutOfMemoryError, Stopped) as error:
+            # The traceback's frames hold the request's tensors; without them its memory is free at once.
+            traceback.clear_frames(error.__traceback__)
+            raise type(error)(*error.args) from None
+        return as_frames(getattr(output, "frames", None) if hasattr(output, "frames") else output.images)
+
+
+def as_frames(output: Any) -> Frames:
+    """A pipeline's output of one request as frames. Raises `TypeError` for more than one video."""
+    array = np.asarray(output, dtype=np.float32)
+    if array.ndim == 5:
+        if array.shape[0] != 1:
+            raise TypeError(f"the pipeline made {array.shape[0]} videos for one request")
+        array = array[0]
+    return array
+
+
+def _state_device(pipeline: Any, device: torch.device) -> None:
+    """Let the pipeline answer ``device`` when asked where to make inputs."""
+    kind = type(pipeline)
+    stated = property(lambda _self: device)
+    pipeline.__class__ = type(kind.__name__, (kind,), {"_execution_device": stated, "device": stated})

@@ -1,0 +1,1 @@
+"""A record and a plan as a table, a picture, a page."""

@@ -1,0 +1,20 @@
+"""A change of placement as a transaction: current less target makes moves; apply, judge, roll back."""
+
+from stowplan_agent.transaction.apply import ApplyError, apply
+from stowplan_agent.transaction.faults import FaultError, Faults, InjectedFault
+from stowplan_agent.transaction.judgement import Criteria, Finding, Measured, Reference, judge
+from stowplan_agent.transaction.moves import difference
+
+__all__ = [
+    "ApplyError",
+    "Criteria",
+    "FaultError",
+    "Faults",
+    "Finding",
+    "InjectedFault",
+    "Measured",
+    "Reference",
+    "apply",
+    "difference",
+    "judge",
+]

@@ -1,0 +1,89 @@
+"""Is a placement proven? A pure judgement over what one validation request measured.
+
+Seconds are judged against the reference, the first full-shape run, with a margin of the larger of a share and 50 ms;
+output bit for bit; memory against what this process may use less the reserve.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from stowplan_api.contract import PlacementReason
+from stowplan_api.quantity import for_people
+
+SLACK_SECONDS: Final = 0.05
+"""RUNTIME.md, Validate: worse by more than max(5 %, 50 ms)."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What the first full-shape run gave: a digest of the output, and its seconds."""
+
+    digest: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the validation request gave. Peaks are bytes of device use, what is outside the allocator included.
+
+    ``seconds`` is None where they are not to be judged: only residents were added, and one step was run.
+    """
+
+    digest: str
+    seconds: float | None
+    peak_bytes: int
+    reserved_peak_bytes: int
+
+
+@dataclass(frozen=True)
+class Criteria:
+    """What must hold. ``max_slowdown`` is a share: 0.05 for 5 %."""
+
+    capacity_bytes: int
+    reserve_bytes: int
+    max_slowdown: float = 0.05
+    reproducible: bool = True
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One criterion that failed: a stable reason and one sentence with numbers."""
+
+    reason: PlacementReason
+    message: str
+
+
+def judge(reference: Reference, measured: Measured, criteria: Criteria) -> tuple[Finding, ...]:
+    """Every criterion that failed, the most serious first; empty when the placement is proven."""
+    findings: list[Finding] = []
+    if criteria.reproducible and measured.digest != reference.digest:
+        findings.append(
+            Finding(
+                PlacementReason.OUTPUT_DIFFERS,
+                f"the output differs from the reference: {measured.digest[:12]} and not {reference.digest[:12]}",
+            )
+        )
+    budget = criteria.capacity_bytes - criteria.reserve_bytes
+    for what, peak in (("allocated", measured.peak_bytes), ("reserved", measured.reserved_peak_bytes)):
+        if peak > budget:
+            findings.append(
+                Finding(
+                    PlacementReason.PEAK_OVER_BUDGET,
+                    f"the {what} peak of {for_people(peak)} is {for_people(peak - budget)} above the budget of "
+                    f"{for_people(budget)} ({for_people(criteria.capacity_bytes)} less a reserve of "
+                    f"{for_people(criteria.reserve_bytes)})",
+                )
+            )
+    if measured.seconds is not None:
+        allowed = reference.seconds + max(criteria.max_slowdown * reference.seconds, SLACK_SECONDS)
+        if measured.seconds > allowed:
+            findings.append(
+                Finding(
+                    PlacementReason.TOO_SLOW,
+                    f"a request takes {measured.seconds:.3f} s, the reference took {reference.seconds:.3f} s, and at "
+                    f"most {allowed:.3f} s are allowed",
+                )
+            )
+    return tuple(findings)
