@@ -1,0 +1,182 @@
+"""Carries decisions out: the only place that writes to the cluster.
+
+Every write is absolute and guarded by the uid it was decided for, so a repeated one changes nothing and a late one
+cannot hit an object that has taken the name since. Answers go back into what was observed: the next decision must see
+them even when the watch is slow.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from stowplan_api.conditions import shorten
+from stowplan_api.contract import LABEL_DEPLOYMENT, Manager
+from stowplan_operator.client import ApiError, Client
+from stowplan_operator.decide import ChildWrite, Decision, GateWrite
+from stowplan_operator.differences import would_change
+from stowplan_operator.kinds import DIFFUSION_DEPLOYMENT, POD, RESIDENCY_PLACEMENT, Json, kind_of
+from stowplan_operator.observed import Observed
+from stowplan_operator.render.naming import digest
+
+_logger = logging.getLogger(__name__)
+_POSTED_LIMIT: Final = 10_000
+"""Names of Events that need not be posted again by this process."""
+
+
+@dataclass
+class Outcome:
+    """What came of one decision."""
+
+    writes: int = 0
+    refusals: list[str] = field(default_factory=list)
+    """The API server's answers to children that it will not have, one sentence each."""
+    retry: bool = False
+    """Something may succeed later by itself."""
+    retry_after: float = 0.0
+
+
+class Writer:
+    """Writes what was decided. One refused child stops neither the gates nor the status."""
+
+    def __init__(
+        self,
+        client: Client,
+        observed: Observed,
+        now: Callable[[], datetime],
+        gate_opened: Callable[[float], None] = lambda seconds: None,
+    ) -> None:
+        self._client = client
+        self._observed = observed
+        self._now = now
+        self._gate_opened = gate_opened
+        self._settled: dict[tuple[str, str, str], tuple[str, str]] = {}
+        self._posted: OrderedDict[str, None] = OrderedDict()
+
+    async def carry_out(self, decision: Decision) -> Outcome:
+        """Write a decision, in its order. Failures are in the outcome; nothing is raised for them."""
+        outcome = Outcome()
+        for gate in decision.gates:
+            await self._attempt(outcome, self._gate(outcome, gate))
+        for child in decision.children:
+            await self._attempt(outcome, self._child(outcome, child), child.manifest)
+        for manifest in decision.placements:
+            await self._attempt(outcome, self._placement(outcome, manifest))
+        told = [await self._attempt(outcome, self._event(outcome, event)) for event in decision.events]
+        # Written after a lost Event, the status would hide the transition that the Event tells of.
+        if decision.status is not None and all(told):
+            await self._attempt(outcome, self._status(outcome, decision.status))
+        return outcome
+
+    async def _attempt(self, outcome: Outcome, writing: Awaitable[None], child: Json | None = None) -> bool:
+        """Whether it need not be repeated; if it must, the outcome says so."""
+        try:
+            await writing
+        except ApiError as error:
+            if error.gone:
+                # Its deletion is on the way as an event: that, not a retry, is what comes next.
+                return True
+            outcome.retry = True
+            outcome.retry_after = max(outcome.retry_after, error.retry_after)
+            if child is not None and not error.transient and error.status != 409:
+                outcome.refusals.append(
+                    shorten(f"{child['kind']} {child['metadata']['name']} was refused: {error.message}")
+                )
+            elif error.status != 409:
+                _logger.warning("A write failed and will be repeated: %s", error.message)
+            return False
+        return True
+
+    async def _gate(self, outcome: Outcome, write: GateWrite) -> None:
+        pod = write.patch.pod
+        patched = await self._client.patch_status(POD, pod.namespace, pod.name, write.patch.body, Manager.GATE)
+        self._observed.put(POD, patched)
+        outcome.writes += 1
+        if write.validated_at is not None:
+            self._gate_opened(max(0.0, (self._now() - write.validated_at).total_seconds()))
+        for event in write.events:
+            await self._event(outcome, event)
+
+    async def _child(self, outcome: Outcome, write: ChildWrite) -> None:
+        manifest, existing = write.manifest, write.existing
+        kind, metadata = kind_of(manifest), manifest["metadata"]
+        place = (kind.kind, metadata["namespace"], metadata["name"])
+        if existing is None:
+            # Not seen is not the same as not there: a forced apply would take over what somebody else made.
+            existing = await self._client.get(kind, metadata["namespace"], metadata["name"])
+        if existing is not None:
+            if self._settled.get(place) == (digest(manifest), _substance(existing)):
+                return
+            _check_owner(manifest, existing)
+            manifest = {**manifest, "metadata": {**metadata, "uid": existing["metadata"]["uid"]}}
+        applied = await self._client.apply(manifest, Manager.WORKLOAD)
+        self._observed.put(kind, applied)
+        outcome.writes += 1
+        if would_change(write.manifest, applied, Manager.WORKLOAD):
+            # The server keeps some value in another spelling (a user's cpu: 0.5 is 500m there); once is enough.
+            self._settled[place] = (digest(write.manifest), _substance(applied))
+        for event in write.events:
+            await self._event(outcome, event)
+
+    async def _placement(self, outcome: Outcome, manifest: Json) -> None:
+        try:
+            created = await self._client.create(manifest, Manager.WORKLOAD)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+            # It is there already (another operator, a slow watch), or that of an earlier pod is still going away.
+            metadata = manifest["metadata"]
+            there = await self._client.get(RESIDENCY_PLACEMENT, metadata["namespace"], metadata["name"])
+            if there is not None:
+                self._observed.put(RESIDENCY_PLACEMENT, there)
+            outcome.retry = there is None or there["spec"]["pod"]["uid"] != manifest["spec"]["pod"]["uid"]
+            return
+        self._observed.put(RESIDENCY_PLACEMENT, created)
+        outcome.writes += 1
+
+    async def _event(self, outcome: Outcome, manifest: Json) -> None:
+        name = manifest["metadata"]["name"]
+        if name in self._posted:
+            return
+        try:
+            await self._client.create(manifest, Manager.WORKLOAD)
+            outcome.writes += 1
+        except ApiError as error:
+            if error.status != 409:
+                raise
+        self._posted[name] = None
+        while len(self._posted) > _POSTED_LIMIT:
+            self._posted.popitem(last=False)
+
+    async def _status(self, outcome: Outcome, manifest: Json) -> None:
+        applied = await self._client.apply(manifest, Manager.STATUS, "status")
+        self._observed.put(DIFFUSION_DEPLOYMENT, applied)
+        outcome.writes += 1
+
+
+def _check_owner(manifest: Json, existing: Json) -> None:
+    """Raises ApiError for an object of our child's name that is not ours (422), or not yet gone (409)."""
+    owner = manifest["metadata"]["ownerReferences"][0]
+    controller = next((ref for ref in existing["metadata"].get("ownerReferences") or () if ref.get("controller")), None)
+    ours = (existing["metadata"].get("labels") or {}).get(LABEL_DEPLOYMENT) == owner["name"]
+    if controller is None and ours:
+        return  # Left behind by a delete that orphaned its children, and taken up again.
+    if controller is not None and controller["uid"] == owner["uid"]:
+        return
+    if controller is not None and (controller["kind"], controller["name"]) == (owner["kind"], owner["name"]):
+        raise ApiError(409, "the child of an earlier deployment of this name is still being deleted")
+    raise ApiError(
+        422,
+        f"one of this name exists and belongs to something else; delete it, or rename {owner['kind']} {owner['name']}",
+    )
+
+
+def _substance(existing: Json) -> str:
+    """A hash of what a write of ours could change: not the status, not the bookkeeping."""
+    rest = {key: value for key, value in existing.items() if key not in ("apiVersion", "kind", "metadata", "status")}
+    metadata = existing["metadata"]
+    return digest([metadata["uid"], metadata.get("labels"), metadata.get("ownerReferences"), rest])

@@ -1,0 +1,132 @@
+"""Decides: from what was observed to what should be written. Pure: no client, and the time comes in.
+
+A `Decision` that is empty means that the cluster is as it should be; deciding twice on the same snapshot gives the same
+answer, and after its writes are observed the next decision is empty.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from stowplan_api.contract import DeploymentReason, Manager
+from stowplan_api.diffusion_deployment import DiffusionDeploymentSpec
+from stowplan_operator.decide.conditions import conditions
+from stowplan_operator.decide.events import Story, created, gate_changed, readiness_changed, rolled_back, rolling_out
+from stowplan_operator.decide.gate import GatePatch, gate_patch
+from stowplan_operator.decide.placements import missing_placements
+from stowplan_operator.decide.rollout import Rollout, rollout, template_of
+from stowplan_operator.decide.status import old_status, status, to_apply
+from stowplan_operator.decide.trouble import Trouble, trouble
+from stowplan_operator.differences import would_change
+from stowplan_operator.kinds import DEPLOYMENT, Json, kind_of
+from stowplan_operator.observed import Snapshot
+from stowplan_operator.render import SpecError, children, read_spec
+from stowplan_operator.settings import Settings
+
+__all__ = ["ChildWrite", "Decision", "GateWrite", "decide"]
+
+
+@dataclass(frozen=True)
+class GateWrite:
+    """A gate to set, and the Events to post once it is set."""
+
+    patch: GatePatch
+    validated_at: datetime | None
+    """When the agent's Validated flipped, if this opens the gate: for the latency metric."""
+    events: tuple[Json, ...] = ()
+
+
+@dataclass(frozen=True)
+class ChildWrite:
+    """A child to apply, and the Events to post once it is there."""
+
+    manifest: Json
+    existing: Json | None
+    events: tuple[Json, ...] = ()
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What to write, in the order of its fields: gates first, for safety and speed; the status last, as the summary."""
+
+    gates: tuple[GateWrite, ...] = ()
+    children: tuple[ChildWrite, ...] = ()
+    placements: tuple[Json, ...] = ()
+    events: tuple[Json, ...] = ()
+    status: Json | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.gates or self.children or self.placements or self.events or self.status)
+
+
+def decide(snapshot: Snapshot, now: datetime, settings: Settings, refusals: tuple[str, ...] = ()) -> Decision:
+    """What to write for one DiffusionDeployment. After its deletion began: nothing; garbage collection does the rest.
+
+    ``refusals`` are the API server's answers to the last writes of children, one sentence each.
+    """
+    dd = snapshot.dd
+    if dd is None or dd["metadata"].get("deletionTimestamp"):
+        return Decision()
+    spec, wanted, invalid = _render(dd, settings)
+    pods = next((child for child in wanted if child["kind"] == DEPLOYMENT.kind), None)
+    desired = spec.replicas if spec is not None else (dd.get("spec") or {}).get("replicas", 0)
+    state = rollout(snapshot, pods, desired)
+    problem = invalid or trouble(state, refusals)
+    generation: int = dd["metadata"]["generation"]
+    old = old_status(dd)
+    new_conditions = conditions(
+        old.conditions, state, problem, paused=spec is not None and spec.paused, generation=generation, now=now
+    )
+    stories = (
+        *rolled_back(old.last_rollback, state),
+        *readiness_changed(old.conditions, new_conditions, problem is not None),
+    )
+    return Decision(
+        gates=_gates(dd, state, now, settings),
+        children=() if spec is None or spec.paused else _children(dd, snapshot, wanted, now, settings),
+        placements=() if spec is None else missing_placements(snapshot, state, spec, generation),
+        events=tuple(story.manifest(dd, now, settings.instance) for story in stories),
+        status=to_apply(dd, status(dd, old, state, new_conditions)),
+    )
+
+
+def _render(dd: Json, settings: Settings) -> tuple[DiffusionDeploymentSpec | None, tuple[Json, ...], Trouble | None]:
+    """The spec and its children, or what is wrong with it. A bad spec changes no pod and closes no gate."""
+    try:
+        spec = read_spec(dd)
+        return spec, children(dd, spec, settings), None
+    except SpecError as error:
+        return None, (), Trouble(DeploymentReason.SPEC_INVALID, str(error), final=True)
+
+
+def _gates(dd: Json, state: Rollout, now: datetime, settings: Settings) -> tuple[GateWrite, ...]:
+    writes = []
+    for judged in state.pods:
+        patch = gate_patch(judged.pod, judged.gate, now)
+        if patch is None:
+            continue
+        stories = gate_changed(patch, judged)
+        opens = judged.gate.open and bool(stories)
+        validated_at = judged.placement.validated_at if opens and judged.placement is not None else None
+        events = tuple(story.manifest(dd, now, settings.instance) for story in stories)
+        writes.append(GateWrite(patch, validated_at, events))
+    return tuple(writes)
+
+
+def _children(
+    dd: Json, snapshot: Snapshot, wanted: tuple[Json, ...], now: datetime, settings: Settings
+) -> tuple[ChildWrite, ...]:
+    writes = []
+    for manifest in wanted:
+        existing = snapshot.child(kind_of(manifest), manifest["metadata"]["name"])
+        if not would_change(manifest, existing, Manager.WORKLOAD):
+            continue
+        stories: tuple[Story, ...] = ()
+        if existing is None:
+            stories = (created(manifest),)
+        elif manifest["kind"] == DEPLOYMENT.kind and template_of(manifest) != template_of(existing):
+            stories = (rolling_out(dd["metadata"]["generation"], template_of(manifest)),)
+        events = tuple(story.manifest(dd, now, settings.instance) for story in stories)
+        writes.append(ChildWrite(manifest, existing, events))
+    return tuple(writes)

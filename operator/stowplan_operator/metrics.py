@@ -1,0 +1,59 @@
+"""What the operator measures of itself, under the names of KUBERNETES.md. Labels are kinds and verbs: bounded."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+_LATENCY_BUCKETS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 60.0)
+_RECONCILE_BUCKETS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
+
+
+class Metrics:
+    """One registry and its collectors."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        prefix = "stowplan_operator_"
+        self.reconcile_duration = Histogram(
+            f"{prefix}reconcile_duration_seconds",
+            "Seconds of one reconcile, writes included.",
+            ["kind"],
+            buckets=_RECONCILE_BUCKETS,
+            registry=self.registry,
+        )
+        self.reconciles = Counter(
+            f"{prefix}reconciles_total", "Reconciles by result.", ["kind", "result"], registry=self.registry
+        )
+        self.gate_latency = Histogram(
+            f"{prefix}gate_latency_seconds",
+            "Seconds from the agent's Validated=True (whole seconds) to the gate's True.",
+            buckets=_LATENCY_BUCKETS,
+            registry=self.registry,
+        )
+        self.last_event = Gauge(
+            f"{prefix}last_event_timestamp_seconds",
+            "Unix time of the newest watch event or list of a kind.",
+            ["kind"],
+            registry=self.registry,
+        )
+        self.api_requests = Counter(
+            f"{prefix}api_requests_total", "Requests to the API server.", ["verb", "kind"], registry=self.registry
+        )
+        self.objects = Gauge(f"{prefix}objects", "Objects known of a kind.", ["kind"], registry=self.registry)
+        self.build_info = Gauge(f"{prefix}build_info", "Always 1.", ["version"], registry=self.registry)
+        self.build_info.labels(version=installed_version()).set(1)
+
+    def count_request(self, verb: str, kind: str) -> None:
+        """One request to the API server."""
+        self.api_requests.labels(verb=verb, kind=kind).inc()
+
+
+def installed_version() -> str:
+    """Version of the installed distribution."""
+    try:
+        return version("stowplan")
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,156 @@
+"""What the watches and the lists said, kept by deployment: the only thing that decisions are made from.
+
+Watch events, lists and the answers to our own writes arrive in any order, so an object is replaced only by a newer
+version of itself, and one that was seen deleted never comes back. `Observed.replace` lays a full list over all of it,
+which is what repairs the effect of a lost event.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from stowplan_api.contract import LABEL_DEPLOYMENT, Manager
+from stowplan_operator.kinds import CHILDREN, DIFFUSION_DEPLOYMENT, POD, RESIDENCY_PLACEMENT, WATCHED, Json, Kind
+
+_GONE_LIMIT: Final = 20_000
+"""Uids remembered as deleted: more than can go between a list's snapshot and its arrival."""
+_OURS: Final = frozenset(manager.value for manager in Manager)
+
+
+class Key(NamedTuple):
+    """Names one DiffusionDeployment: the unit of reconciling."""
+
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Everything known of one DiffusionDeployment at one moment. The objects are shared: never change them."""
+
+    key: Key
+    dd: Json | None
+    children: Mapping[tuple[Kind, str], Json]
+    """Our labelled children by kind and name."""
+    pods: tuple[Json, ...]
+    """By name."""
+    placements: Mapping[str, Json]
+    """By name, which is their pod's."""
+
+    def child(self, kind: Kind, name: str) -> Json | None:
+        """One child, if it exists."""
+        return self.children.get((kind, name))
+
+
+class Observed:
+    """The newest known version of every watched object."""
+
+    def __init__(self) -> None:
+        self._objects: dict[Kind, dict[tuple[str, str], Json]] = {kind: {} for kind in WATCHED}
+        self._members: dict[Key, dict[Kind, set[str]]] = {}
+        self._gone: OrderedDict[str, None] = OrderedDict()
+
+    def put(self, kind: Kind, raw: Json) -> Key | None:
+        """Keep an object if it is newer than what is kept; the key it belongs to, or None when nothing changed."""
+        metadata = raw["metadata"]
+        place = (metadata["namespace"], metadata["name"])
+        old = self._objects[kind].get(place)
+        if metadata["uid"] in self._gone or (old is not None and not _newer(metadata, old["metadata"])):
+            return None
+        if old is not None:
+            self._forget(kind, old)
+        self._objects[kind][place] = trimmed(kind, raw)
+        key = key_of(kind, raw)
+        if key is not None:
+            self._members.setdefault(key, {}).setdefault(kind, set()).add(metadata["name"])
+        return key
+
+    def remove(self, kind: Kind, raw: Json) -> Key | None:
+        """Forget a deleted object for good; the key it belonged to."""
+        metadata = raw["metadata"]
+        self._gone[metadata["uid"]] = None
+        while len(self._gone) > _GONE_LIMIT:
+            self._gone.popitem(last=False)
+        old = self._objects[kind].get((metadata["namespace"], metadata["name"]))
+        if old is not None and old["metadata"]["uid"] == metadata["uid"]:
+            self._forget(kind, old)
+        return key_of(kind, raw)
+
+    def replace(self, kind: Kind, items: Iterable[Json], version: int, namespaces: tuple[str, ...] = ()) -> None:
+        """Lay a full list, taken at a resource version, over what is kept of one kind.
+
+        What the list lacks is gone, unless it is newer than the list or outside the namespaces that were listed.
+        """
+        listed = set()
+        for raw in items:
+            listed.add(raw["metadata"]["uid"])
+            self.put(kind, raw)
+        for raw in list(self._objects[kind].values()):
+            metadata = raw["metadata"]
+            inside = not namespaces or metadata["namespace"] in namespaces
+            if inside and metadata["uid"] not in listed and int(metadata["resourceVersion"]) <= version:
+                self.remove(kind, raw)
+
+    def deployments(self) -> set[Key]:
+        """Every key of which anything is known."""
+        return set(self._members)
+
+    def count(self, kind: Kind) -> int:
+        """How many objects of a kind are known."""
+        return len(self._objects[kind])
+
+    def snapshot(self, key: Key) -> Snapshot:
+        """Everything known of one key; all of it empty for an unknown one."""
+        members = self._members.get(key, {})
+
+        def get(kind: Kind) -> dict[str, Json]:
+            names = sorted(members.get(kind, ()))
+            return {name: self._objects[kind][key.namespace, name] for name in names}
+
+        return Snapshot(
+            key=key,
+            dd=get(DIFFUSION_DEPLOYMENT).get(key.name),
+            children={(kind, name): raw for kind in CHILDREN for name, raw in get(kind).items()},
+            pods=tuple(get(POD).values()),
+            placements=get(RESIDENCY_PLACEMENT),
+        )
+
+    def _forget(self, kind: Kind, raw: Json) -> None:
+        metadata = raw["metadata"]
+        self._objects[kind].pop((metadata["namespace"], metadata["name"]), None)
+        key = key_of(kind, raw)
+        members = self._members.get(key) if key else None
+        if key is None or members is None:
+            return
+        members.get(kind, set()).discard(metadata["name"])
+        if not any(members.values()):
+            del self._members[key]
+
+
+def key_of(kind: Kind, raw: Json) -> Key | None:
+    """The DiffusionDeployment that an object belongs to, by its name, its spec or its label."""
+    metadata = raw["metadata"]
+    if kind == DIFFUSION_DEPLOYMENT:
+        name = metadata["name"]
+    elif kind == RESIDENCY_PLACEMENT:
+        name = raw["spec"]["deployment"]
+    else:
+        name = (metadata.get("labels") or {}).get(LABEL_DEPLOYMENT)
+    return Key(metadata["namespace"], name) if name else None
+
+
+def _newer(new: Json, old: Json) -> bool:
+    """Resource versions are ordered integers for one resource (KEP-5504); another uid is another, later object."""
+    return bool(new["uid"] != old["uid"] or int(new["resourceVersion"]) > int(old["resourceVersion"]))
+
+
+def trimmed(kind: Kind, raw: Json) -> Json:
+    """What decisions need: pods lose their spec, everything loses the field lists of other managers."""
+    metadata: dict[str, Any] = dict(raw["metadata"])
+    fields = [entry for entry in metadata.pop("managedFields", None) or () if entry.get("manager") in _OURS]
+    if kind == POD:
+        return {"metadata": metadata, "status": raw.get("status") or {}}
+    return {**raw, "metadata": {**metadata, "managedFields": fields}}

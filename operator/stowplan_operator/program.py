@@ -1,0 +1,112 @@
+"""The operator as one object: its parts, wired together once, with a start, a stop and a complaint."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import kopf
+from prometheus_client import start_http_server
+
+from stowplan_api.contract import LABEL_DEPLOYMENT
+from stowplan_operator.apply import Writer
+from stowplan_operator.client import Client, connect
+from stowplan_operator.freshness import Freshness
+from stowplan_operator.kinds import SELECTED_BY_LABEL, Json, Kind
+from stowplan_operator.metrics import Metrics
+from stowplan_operator.observed import Observed
+from stowplan_operator.queue import WorkQueue
+from stowplan_operator.resync import Resync
+from stowplan_operator.settings import Settings
+from stowplan_operator.worker import Worker
+
+WATCH_SERVER_SECONDS: Final = 240
+"""A watch request ends by itself after this long: an open one that delivers nothing is replaced."""
+WATCH_CLIENT_SECONDS: Final = 300
+_STALE_RESYNCS: Final = 3
+"""Missed lists until the liveness probe fails."""
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Program:
+    """Watches feed `heard`; lists feed the same; workers write."""
+
+    def __init__(self, settings: Settings, now: Callable[[], datetime] = _utc_now) -> None:
+        self.settings = settings
+        self.metrics = Metrics()
+        self._now = now
+        self._observed = Observed()
+        self._queue = WorkQueue()
+        self._freshness = Freshness(self.metrics)
+        self._client: Client | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._close_metrics: Callable[[], None] = lambda: None
+
+    def configure(self, settings: kopf.OperatorSettings) -> None:
+        """Pin what kopf would otherwise choose: no writes of its own, bounded watches, no look-out for other kinds."""
+        settings.posting.enabled = False
+        settings.scanning.disabled = True
+        settings.watching.server_timeout = WATCH_SERVER_SECONDS
+        settings.watching.client_timeout = WATCH_CLIENT_SECONDS
+        settings.watching.connect_timeout = 10
+        settings.watching.reconnect_backoff = 1.0
+        settings.networking.request_timeout = 60
+        for kind in SELECTED_BY_LABEL:
+            settings.watching.label_selectors[kind.group, kind.version, kind.plural] = LABEL_DEPLOYMENT
+
+    async def start(self) -> None:
+        """Connect, list, and start the workers. Returns after the first lists: kopf finds the kinds to watch then."""
+        self._client = await connect(self.settings.kubeconfig, self.metrics.count_request)
+        resync = Resync(
+            self._client, self._observed, self._queue, self._freshness, self.metrics, self.settings.namespaces
+        )
+        writer = Writer(self._client, self._observed, self._now, self.metrics.gate_latency.observe)
+        worker = Worker(self._queue, self._observed, writer, self.settings, self.metrics, self._now)
+        server, thread = start_http_server(self.settings.metrics_port, registry=self.metrics.registry)
+        self._close_metrics = _closer(server, thread)
+        self._tasks = [asyncio.create_task(resync.run(self.settings.resync_seconds), name="resync")]
+        self._tasks += [
+            asyncio.create_task(worker.run(resync.listed), name=f"worker {number}")
+            for number in range(self.settings.workers)
+        ]
+        await resync.listed.wait()
+
+    async def stop(self) -> None:
+        """End the workers; a write that is under way is cancelled, and the next process repeats it if needed."""
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        if self._client is not None:
+            await self._client.close()
+        self._close_metrics()
+
+    def heard(self, kind: Kind, type_: str | None, raw: Json) -> None:
+        """One event of a watch."""
+        self._freshness.heard(kind)
+        key = self._observed.remove(kind, raw) if type_ == "DELETED" else self._observed.put(kind, raw)
+        if key is not None:
+            self._queue.add(key)
+
+    def complaint(self) -> str:
+        """Why this process should be restarted; empty when it should not."""
+        ended = [task.get_name() for task in self._tasks if task.done()]
+        if ended:
+            return f"{', '.join(ended)} ended"
+        return self._freshness.complaint(_STALE_RESYNCS * self.settings.resync_seconds)
+
+
+def _closer(server: Any, thread: Any) -> Callable[[], None]:
+    def close() -> None:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    return close

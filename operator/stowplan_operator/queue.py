@@ -1,0 +1,76 @@
+"""The work queue: each key at most once in it, never with two workers at once, and failed keys later and later.
+
+The same three rules as client-go's workqueue. A key that arrives while it is worked on is worked on again afterwards,
+so no change is lost; a hundred events of one deployment that arrive together cost one reconcile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Final
+
+from stowplan_operator.observed import Key
+
+FIRST_DELAY: Final = 0.2
+LONGEST_DELAY: Final = 60.0
+
+
+class WorkQueue:
+    """Keys to reconcile, in the order of their first arrival."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Key] = deque()
+        self._dirty: set[Key] = set()
+        self._working: set[Key] = set()
+        self._failures: dict[Key, int] = {}
+        self._timers: dict[Key, asyncio.TimerHandle] = {}
+        self._arrived = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._dirty)
+
+    def add(self, key: Key) -> None:
+        """Ask for a reconcile."""
+        if key in self._dirty:
+            return
+        self._dirty.add(key)
+        if key not in self._working:
+            self._waiting.append(key)
+            self._arrived.set()
+
+    async def get(self) -> Key:
+        """Wait for the next key; `done` must follow."""
+        while not self._waiting:
+            self._arrived.clear()
+            await self._arrived.wait()
+        key = self._waiting.popleft()
+        self._dirty.discard(key)
+        self._working.add(key)
+        self._cancel(key)
+        return key
+
+    def done(self, key: Key) -> None:
+        """The key's worker has finished, well or not."""
+        self._working.discard(key)
+        if key in self._dirty:
+            self._waiting.append(key)
+            self._arrived.set()
+
+    def succeeded(self, key: Key) -> None:
+        """Forget the key's failures."""
+        self._failures.pop(key, None)
+
+    def failed(self, key: Key, at_least: float = 0.0) -> float:
+        """Ask for a retry after a delay, in seconds, that doubles each time; an event in between comes first."""
+        failures = self._failures.get(key, 0)
+        self._failures[key] = failures + 1
+        delay = max(at_least, min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(failures, 16)))
+        self._cancel(key)
+        self._timers[key] = asyncio.get_running_loop().call_later(delay, self.add, key)
+        return delay
+
+    def _cancel(self, key: Key) -> None:
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()

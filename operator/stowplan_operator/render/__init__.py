@@ -1,0 +1,46 @@
+"""What the cluster should hold for one DiffusionDeployment: pure functions of it and the settings, one file a kind."""
+
+from __future__ import annotations
+
+from pydantic import ValidationError
+
+from stowplan_api.diffusion_deployment import DiffusionDeploymentSpec
+from stowplan_api.model import first_problem
+from stowplan_operator.kinds import Json
+from stowplan_operator.render.deployment import deployment
+from stowplan_operator.render.merge import MergeError
+from stowplan_operator.render.pod_disruption_budget import pod_disruption_budget
+from stowplan_operator.render.residency_placement import residency_placement
+from stowplan_operator.render.service import service
+from stowplan_operator.render.service_account import role_binding, service_account
+from stowplan_operator.settings import Settings
+
+__all__ = ["SpecError", "children", "read_spec", "residency_placement"]
+
+
+class SpecError(ValueError):
+    """A spec that cannot be rendered. The message is one sentence naming the field."""
+
+
+def read_spec(dd: Json) -> DiffusionDeploymentSpec:
+    """The spec as a value. Raises `SpecError`; the CRD's schema refuses most of what would get here."""
+    try:
+        return DiffusionDeploymentSpec.model_validate(dd.get("spec") or {})
+    except ValidationError as error:
+        raise SpecError(first_problem(error, dd["metadata"]["name"], "DiffusionDeployment")) from None
+
+
+def children(dd: Json, spec: DiffusionDeploymentSpec, settings: Settings) -> tuple[Json, ...]:
+    """Every child in the order of creation (the Deployment last). Raises `SpecError` for an unusable podTemplate."""
+    try:
+        pods = deployment(dd, spec, settings)
+    except MergeError as error:
+        raise SpecError(str(error)) from None
+    account = pods["spec"]["template"]["spec"].get("serviceAccountName", "default")
+    return (
+        service_account(dd),
+        role_binding(dd, settings, account),
+        service(dd, spec),
+        pod_disruption_budget(dd),
+        pods,
+    )

@@ -1,0 +1,66 @@
+"""Names, labels and owners of what the operator creates.
+
+Children get these labels and no others: a GitOps tool's tracking labels and annotations on a DiffusionDeployment must
+never reach them, or the tool would think it owns them (and prune them).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Final
+
+from stowplan_api import API_VERSION
+from stowplan_api.contract import LABEL_DEPLOYMENT
+from stowplan_operator.kinds import DIFFUSION_DEPLOYMENT, Json, Kind
+
+HASH_DIGITS: Final = 10
+
+
+def selector(deployment: str) -> dict[str, str]:
+    """Labels that select the pods of one DiffusionDeployment. A Deployment's selector is immutable: never change it."""
+    return {LABEL_DEPLOYMENT: deployment}
+
+
+def labels(deployment: str) -> dict[str, str]:
+    """Labels of every child."""
+    return {
+        **selector(deployment),
+        "app.kubernetes.io/name": "stowplan-server",
+        "app.kubernetes.io/instance": deployment,
+        "app.kubernetes.io/managed-by": "stowplan-operator",
+    }
+
+
+def owner(dd: Json) -> Json:
+    """The owner reference to a DiffusionDeployment: garbage collection does the deleting, no finalizer is needed."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": DIFFUSION_DEPLOYMENT.kind,
+        "name": dd["metadata"]["name"],
+        "uid": dd["metadata"]["uid"],
+        "controller": True,
+        # True would need update on the owner's finalizers where OwnerReferencesPermissionEnforcement is on.
+        "blockOwnerDeletion": False,
+    }
+
+
+def child(kind: Kind, dd: Json, name: str | None = None) -> Json:
+    """The head of a child's manifest; its name is the deployment's own unless another is given."""
+    deployment = dd["metadata"]["name"]
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "metadata": {
+            "name": name or deployment,
+            "namespace": dd["metadata"]["namespace"],
+            "labels": labels(deployment),
+            "ownerReferences": [owner(dd)],
+        },
+    }
+
+
+def digest(value: Any) -> str:
+    """A short hash of any JSON value, the same for equal values and in every process."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:HASH_DIGITS]

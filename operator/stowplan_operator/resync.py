@@ -1,0 +1,79 @@
+"""Lists everything at start and every few minutes, and lays it over what the watches said.
+
+This, not luck, is what makes a lost event harmless: the lists are compared with what is known, and every deployment
+is reconciled again. Nothing is reconciled before the first complete set, or children that exist would look missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from stowplan_api.contract import LABEL_DEPLOYMENT
+from stowplan_operator.client import ApiError, Client
+from stowplan_operator.freshness import Freshness
+from stowplan_operator.kinds import SELECTED_BY_LABEL, WATCHED, Json, Kind
+from stowplan_operator.metrics import Metrics
+from stowplan_operator.observed import Observed, trimmed
+from stowplan_operator.queue import WorkQueue
+
+_logger = logging.getLogger(__name__)
+_LONGEST_DELAY: Final = 30.0
+
+
+class Resync:
+    """Keeps what was observed complete. ``listed`` is set once the first lists have all arrived."""
+
+    def __init__(
+        self,
+        client: Client,
+        observed: Observed,
+        queue: WorkQueue,
+        freshness: Freshness,
+        metrics: Metrics,
+        namespaces: tuple[str, ...] = (),
+    ) -> None:
+        self._client = client
+        self._observed = observed
+        self._queue = queue
+        self._freshness = freshness
+        self._metrics = metrics
+        self._namespaces = namespaces
+        self.listed = asyncio.Event()
+
+    async def run(self, every: float) -> None:
+        """List for ever; after a failed list, again after a delay that doubles up to half a minute."""
+        delay = 1.0
+        while True:
+            try:
+                await self.once()
+            except ApiError as error:
+                _logger.warning("Listing failed, again in %.0f s: %s", delay, error.message)
+                await asyncio.sleep(delay)
+                delay = min(_LONGEST_DELAY, delay * 2)
+                continue
+            delay = 1.0
+            await asyncio.sleep(every)
+
+    async def once(self) -> None:
+        """List every kind and have every deployment reconciled. Raises `ApiError`; what came until then is kept."""
+        for kind in WATCHED:
+            for namespace in self._namespaces or (None,):
+                await self._list(kind, namespace)
+            self._freshness.heard(kind)
+            self._metrics.objects.labels(kind=kind.kind).set(self._observed.count(kind))
+        for key in self._observed.deployments():
+            self._queue.add(key)
+        if not self.listed.is_set():
+            _logger.info("Listed everything for the first time.")
+            self.listed.set()
+
+    async def _list(self, kind: Kind, namespace: str | None) -> None:
+        labels = LABEL_DEPLOYMENT if kind in SELECTED_BY_LABEL else ""
+        items: list[Json] = []
+        version = 0
+        async for page, of_list in self._client.pages(kind, namespace, labels):
+            items.extend(trimmed(kind, item) for item in page)
+            version = of_list
+        self._observed.replace(kind, items, version, (namespace,) if namespace else ())

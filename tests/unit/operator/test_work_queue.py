@@ -1,0 +1,59 @@
+"""The queue: a key once, never with two workers, none lost, failures later and later."""
+
+from __future__ import annotations
+
+import asyncio
+
+from stowplan_operator.observed import Key
+from stowplan_operator.queue import FIRST_DELAY, LONGEST_DELAY, WorkQueue
+
+A, B = Key("n", "a"), Key("n", "b")
+
+
+def test_a_hundred_events_cost_one_reconcile() -> None:
+    async def scenario() -> None:
+        queue = WorkQueue()
+        for _ in range(100):
+            queue.add(A)
+        queue.add(B)
+        assert [await queue.get(), await queue.get()] == [A, B]
+        assert len(queue) == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_key_that_arrives_while_worked_on_comes_after_and_not_beside() -> None:
+    async def scenario() -> None:
+        queue = WorkQueue()
+        queue.add(A)
+        assert await queue.get() == A
+        queue.add(A)
+        second = asyncio.ensure_future(queue.get())
+        await asyncio.sleep(0)
+        assert not second.done()
+        queue.done(A)
+        assert await second == A
+
+    asyncio.run(scenario())
+
+
+def test_delays_double_up_to_a_limit_and_success_forgets_them() -> None:
+    async def scenario() -> None:
+        queue = WorkQueue()
+        delays = [queue.failed(A) for _ in range(12)]
+        assert delays[:3] == [FIRST_DELAY, 2 * FIRST_DELAY, 4 * FIRST_DELAY]
+        assert delays[-1] == LONGEST_DELAY
+        queue.succeeded(A)
+        assert queue.failed(A) == FIRST_DELAY
+        assert queue.failed(A, at_least=7) == 7
+
+    asyncio.run(scenario())
+
+
+def test_a_failed_key_comes_back_by_itself() -> None:
+    async def scenario() -> None:
+        queue = WorkQueue()
+        queue.failed(A)
+        assert await asyncio.wait_for(queue.get(), timeout=30) == A
+
+    asyncio.run(scenario())
