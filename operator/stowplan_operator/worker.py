@@ -48,6 +48,8 @@ class Worker:
                 await self.reconcile(key)
             finally:
                 self._queue.done(key)
+            # A resync fills the queue with keys that need no write, so nothing else here would let a watch event in.
+            await asyncio.sleep(0)
 
     async def reconcile(self, key: Key) -> None:
         """One pass over one deployment. An error of ours is logged with its trace and retried like any other."""

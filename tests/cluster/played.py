@@ -15,6 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from localcluster.client import Cluster
 from localcluster.images import HOST
 
@@ -60,14 +62,40 @@ def deployment(name: str = "tiny", **spec: Any) -> dict[str, Any]:
     }
 
 
+def operators_kubeconfig(cluster: Cluster, namespace: str, path: Path) -> Path:
+    """A kubeconfig of a ServiceAccount that has, in one namespace, what the chart's role gives and nothing more.
+
+    So every call that a test has the operator make is also a test of that role.
+    """
+    text = (ROOT / "charts/stowplan/templates/operator/clusterrole.yaml").read_text()
+    rules = yaml.safe_load(text[text.index("\nrules:") :])["rules"]
+    rbac = "rbac.authorization.k8s.io"
+    role = {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": {"name": "operator"}, "rules": rules}
+    binding = {
+        "apiVersion": f"{rbac}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "operator"},
+        "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "operator"},
+        "subjects": [{"kind": "ServiceAccount", "name": "operator", "namespace": namespace}],
+    }
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "operator"}}
+    cluster.apply(account, role, binding, namespace=namespace)
+    token = cluster.kubectl("-n", namespace, "create", "token", "operator", "--duration=1h").strip()
+    kubeconfig = yaml.safe_load(cluster.kubectl("config", "view", "--raw", "--minify", "--flatten"))
+    kubeconfig["users"] = [{"name": kubeconfig["users"][0]["name"], "user": {"token": token}}]
+    path.write_text(yaml.safe_dump(kubeconfig))
+    path.chmod(0o600)
+    return path
+
+
 class Operator:
-    """``python -m stowplan_operator`` for one namespace, with its log, its metrics and a stop."""
+    """``python -m stowplan_operator`` for one namespace, with the chart's rights, its log, its metrics and a stop."""
 
     def __init__(self, cluster: Cluster, namespace: str, log: Path, *, resync_seconds: int = 300) -> None:
         self._log = log
         self._liveness, self._metrics = _free_port(), _free_port()
         self._environment = os.environ | {
-            "KUBECONFIG": str(cluster.kubeconfig),
+            "KUBECONFIG": str(operators_kubeconfig(cluster, namespace, log.with_suffix(".kubeconfig"))),
             "STOWPLAN_AGENT_IMAGE": "unused",
             "STOWPLAN_WATCH_NAMESPACES": namespace,
             "STOWPLAN_RESYNC_SECONDS": str(resync_seconds),

@@ -53,6 +53,7 @@ def test_children_belong_to_the_deployment_and_go_with_it(studio: Studio, operat
     for gone in (*children, f"pod/{pod}", f"rp/{pod}"):
         studio.kubectl("wait", "--for=delete", gone, "--timeout=60s")
     assert "Traceback" not in operator.log()
+    assert "forbidden" not in operator.log()
 
 
 def test_k5_k6_a_restarted_operator_writes_nothing(studio: Studio, operator: Operator, tmp_path: Path) -> None:
@@ -190,6 +191,44 @@ def test_a_field_that_leaves_the_spec_leaves_the_child(studio: Studio, operator:
     until(lambda: "nodeSelector" not in _pod_spec(studio), "the node selector is gone from the Deployment")
 
 
+def test_two_operators_at_once_do_no_harm(studio: Studio, operator: Operator, tmp_path: Path) -> None:
+    other = Operator(studio.cluster, studio.namespace, tmp_path / "other.log")
+    other.start()
+    try:
+        studio.apply(deployment())
+        pod = ready(studio)
+        studio.kubectl("exec", pod, "--", "sh", "-c", "touch /tmp/stop")
+        studio.wait_gate(pod, "False")
+        studio.wait(f"pod/{pod}", ".status.containerStatuses[0].restartCount", "1")
+        studio.wait(f"pod/{pod}", ".status.containerStatuses[0].started", "true")
+        ready(studio)
+        assert len(studio.events("GateOpened")) == 2
+        assert len(studio.events("GateClosed")) == 1
+        assert len(studio.events("Created")) == 5
+    finally:
+        other.stop()
+    for process in (operator, other):
+        assert "Traceback" not in process.log()
+
+
+def test_k13_children_that_answer_500_are_told_and_not_created_after_the_deletion(
+    studio: Studio, operator: Operator
+) -> None:
+    webhook = _webhook_that_never_answers(studio.namespace)
+    studio.apply(webhook)
+    try:
+        studio.apply(deployment())
+        studio.wait("dd/tiny", '.status.conditions[?(@.type=="Ready")].reason', "CreateFailed")
+        assert "failed calling webhook" in studio.condition("dd/tiny", "Ready")["message"]
+        studio.kubectl("delete", "dd/tiny", "--timeout=30s")
+    finally:
+        studio.kubectl("delete", "validatingwebhookconfiguration", webhook["metadata"]["name"])
+    # A second deployment shows that the operator goes on, and that by then the first would have been there.
+    studio.apply(deployment("second"))
+    studio.kubectl("wait", "--for=create", "deployment/second", "--timeout=90s")
+    assert studio.kubectl("get", "deployments", "-o", "name").split() == ["deployment.apps/second"]
+
+
 def test_k13_a_deployment_that_is_deleted_at_once_leaves_nothing(studio: Studio, operator: Operator) -> None:
     studio.apply(deployment())
     studio.kubectl("delete", "dd/tiny")
@@ -202,6 +241,36 @@ def test_k13_a_deployment_that_is_deleted_at_once_leaves_nothing(studio: Studio,
     with pytest.raises(CalledProcessError):
         studio.kubectl("get", "dd", "tiny")
     assert "Traceback" not in operator.log()
+    assert "forbidden" not in operator.log()
+
+
+def _webhook_that_never_answers(namespace: str) -> dict[str, Any]:
+    """Makes every create of a Deployment in one namespace fail with status 500."""
+    service = {"namespace": namespace, "name": "nobody", "path": "/", "port": 443}
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": f"{namespace}-never-answers"},
+        "webhooks": [
+            {
+                "name": "never.answers.example",
+                "clientConfig": {"service": service},
+                "rules": [
+                    {
+                        "apiGroups": ["apps"],
+                        "apiVersions": ["v1"],
+                        "operations": ["CREATE"],
+                        "resources": ["deployments"],
+                    }
+                ],
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+                "failurePolicy": "Fail",
+                "sideEffects": "None",
+                "admissionReviewVersions": ["v1"],
+                "timeoutSeconds": 1,
+            }
+        ],
+    }
 
 
 def _pod_spec(studio: Studio) -> dict[str, Any]:
