@@ -147,6 +147,13 @@ class Studio:
         self.cluster = cluster
         self.namespace = namespace
 
+    @classmethod
+    def with_kinds(cls, cluster: Cluster, namespace: str) -> Studio:
+        """The namespace, once the API server serves our two kinds."""
+        cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))
+        cluster.kubectl("wait", "--for=condition=Established", "-f", str(ROOT / "crds"), "--timeout=30s")
+        return cls(cluster, namespace)
+
     def kubectl(self, *arguments: str, input: str | None = None) -> str:  # noqa: A002
         return self.cluster.kubectl("-n", self.namespace, *arguments, input=input)
 

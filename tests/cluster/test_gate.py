@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from played import ROOT, Operator, Studio, deployment, now, until
 
+from cluster.played import Operator, Studio, deployment, now, until
 from localcluster.client import Cluster
 from stowplan_api.contract import READINESS_GATE, Manager
 from stowplan_operator.client import ApiError, connect
@@ -19,8 +19,7 @@ from stowplan_operator.settings import Settings
 
 @pytest.fixture
 def studio(local_cluster: Cluster, namespace: str) -> Studio:
-    local_cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))
-    return Studio(local_cluster, namespace)
+    return Studio.with_kinds(local_cluster, namespace)
 
 
 @pytest.fixture

@@ -9,15 +9,14 @@ from subprocess import CalledProcessError
 from typing import Any
 
 import pytest
-from played import ROOT, Operator, Studio, deployment, until
 
+from cluster.played import Operator, Studio, deployment, until
 from localcluster.client import Cluster
 
 
 @pytest.fixture
 def studio(local_cluster: Cluster, namespace: str) -> Studio:
-    local_cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))
-    return Studio(local_cluster, namespace)
+    return Studio.with_kinds(local_cluster, namespace)
 
 
 @pytest.fixture
