@@ -8,7 +8,7 @@ bookkeeping only; nothing here synchronises but what says so.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import torch
 
@@ -33,15 +33,18 @@ class CudaAccelerator(Accelerator):
         properties = torch.cuda.get_device_properties(self.device)
         self.product = str(properties.name)
         self._capacity = min(properties.total_memory, ceiling_bytes or properties.total_memory)
-        if ceiling_bytes is not None and ceiling_bytes < properties.total_memory:
-            torch.cuda.set_per_process_memory_fraction(ceiling_bytes / properties.total_memory, self.device)
         self._stream = torch.cuda.Stream(self.device)
         self._weights = 0
+        self._held = 0  # what the allocator took for the weights: it rounds up
         self._peak = 0
         self._activation_peak = 0
         self._reserved_peak = 0
         torch.cuda.synchronize(self.device)
         torch.cuda.reset_peak_memory_stats(self.device)
+        if self._capacity < properties.total_memory:
+            # The ceiling is for the whole process, so what lies outside the allocator comes off the allocator's share.
+            share = max(0, self._capacity - self.outside_bytes()) / properties.total_memory
+            torch.cuda.set_per_process_memory_fraction(share, self.device)
 
     def capacity_bytes(self) -> int:
         """The card's memory, or the ceiling."""
@@ -55,18 +58,27 @@ class CudaAccelerator(Accelerator):
     def allocate(self, nbytes: int) -> torch.Tensor:
         """A flat buffer of torch's allocator, on the compute stream."""
         self._fold()
+        before = torch.cuda.memory_allocated(self.device)
         buffer = torch.empty(nbytes, dtype=torch.uint8, device=self.device)
-        self._weights += buffer.untyped_storage().nbytes()
+        self._held += torch.cuda.memory_allocated(self.device) - before
+        self._weights += nbytes
         torch.cuda.reset_peak_memory_stats(self.device)
         # The allocator may hand out memory that queued compute still uses; copies into it must come after that.
         self._stream.wait_stream(torch.cuda.current_stream(self.device))
         return buffer
 
     def free(self, buffer: torch.Tensor) -> None:
-        """Hand the buffer back to the allocator once the copy stream is past it, in stream order."""
+        """Hand the memory back to the allocator now, in stream order, once the copy stream is past it.
+
+        The tensor is empty afterwards: a reference that someone keeps would otherwise keep the memory, uncounted.
+        """
         self._fold()
-        self._weights -= buffer.untyped_storage().nbytes()
+        nbytes = buffer.nbytes
         torch.cuda.current_stream(self.device).wait_stream(self._stream)
+        before = torch.cuda.memory_allocated(self.device)
+        buffer.untyped_storage().resize_(0)
+        self._held -= before - torch.cuda.memory_allocated(self.device)
+        self._weights -= nbytes
         torch.cuda.reset_peak_memory_stats(self.device)
 
     def copy(
@@ -104,6 +116,10 @@ class CudaAccelerator(Accelerator):
         end.synchronize()
         return float(start.elapsed_time(end)) / 1000.0
 
+    def wait_seconds(self) -> float:
+        """0: an event around each wait would have to be read back; calibration does that, serving does not."""
+        return 0.0
+
     def pin(self, buffer: torch.Tensor) -> bool:
         """Register the host range with the driver; its error is read so that the next call does not inherit it."""
         runtime = torch.cuda.cudart()
@@ -119,7 +135,8 @@ class CudaAccelerator(Accelerator):
     def unpin(self, buffer: torch.Tensor) -> None:
         """Unregister the range, once no copy reads it."""
         self._stream.synchronize()
-        torch.cuda.cudart().cudaHostUnregister(buffer.data_ptr())
+        if int(torch.cuda.cudart().cudaHostUnregister(buffer.data_ptr())) != _SUCCESS:
+            self._clear_error()
 
     def counters(self) -> MemoryCounters:
         """Counters of torch's allocator, weights kept apart."""
@@ -154,14 +171,11 @@ class CudaAccelerator(Accelerator):
     def _fold(self) -> None:
         most = torch.cuda.max_memory_allocated(self.device)
         self._peak = max(self._peak, most)
-        self._activation_peak = max(self._activation_peak, most - self._weights)
+        self._activation_peak = max(self._activation_peak, most - self._held)
         self._reserved_peak = max(self._reserved_peak, torch.cuda.max_memory_reserved(self.device))
 
-    @staticmethod
-    def _clear_error() -> None:
-        # cudaGetLastError is not bound by torch; a trivial checked call reports and so clears the pending error.
-        try:
-            torch.cuda.current_stream().query()
-            torch.cuda.synchronize()
-        except RuntimeError:
-            return
+    def _clear_error(self) -> None:
+        # torch does not bind cudaGetLastError. It calls it after each kernel launch, though, and so takes the blame of
+        # the driver call that failed; streams and synchronisation only return errors of their own.
+        with suppress(RuntimeError):
+            torch.ones(1, device=self.device)

@@ -7,6 +7,9 @@ the event they wait for), and the accounting, which sees every tensor an operati
 - Compute is synchronous with the host: an event of the compute stream has happened when it is recorded.
 - Seconds are computed (`virtual_clock`): operations cost max(floating-point operations / rate, bytes / memory rate).
 - Workspaces inside one operation, and fragmentation, do not exist; reserved equals allocated.
+
+Weight buffers are filled with 0xFF (not a number, in every float format) before their first and after their last use,
+so that reading a weight too early or too late shows in the output.
 """
 
 from __future__ import annotations
@@ -16,15 +19,20 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from stowplan_agent.accelerators.interface import Accelerator, MemoryCounters
 from stowplan_agent.accelerators.observed_operations import ObservedOperations
+from stowplan_agent.accelerators.shortage import wording
 from stowplan_agent.accelerators.virtual_clock import VirtualClock
 from stowplan_api.quantity import for_people
+
+POISON: Final = 0xFF
 
 
 @dataclass(frozen=True)
@@ -37,8 +45,8 @@ class EmulatedCard:
 
     capacity_bytes: int
     outside_bytes: int = 1 << 20
-    pinned_rate: float = 2e9
-    pageable_rate: float = 4e8
+    pinned_rate: float = 4e8
+    pageable_rate: float = 1e8
     latency: float = 2e-5
     contention: float = 1.05
     flops: float = 4e10
@@ -51,6 +59,8 @@ class EmulatedEvent:
 
     moment: float
     done: threading.Event | None = None
+    errors: list[BaseException] = field(default_factory=list)
+    """What the copy raised on its thread, if it failed."""
 
 
 class EmulatedAccelerator(Accelerator):
@@ -71,8 +81,7 @@ class EmulatedAccelerator(Accelerator):
         self._activations = 0
         self._peak = 0
         self._activation_peak = 0
-        self._error: BaseException | None = None
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[tuple[Callable[[], object], EmulatedEvent] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._copy_loop, name="emulated-copy-stream", daemon=True)
         self._thread.start()
 
@@ -90,34 +99,26 @@ class EmulatedAccelerator(Accelerator):
         self._weights += nbytes
         self._note_peaks()
         with _disable_current_modes():  # a weight buffer is no activation
-            return torch.empty(nbytes, dtype=torch.uint8)
+            return torch.full((nbytes,), POISON, dtype=torch.uint8)
 
     def free(self, buffer: torch.Tensor) -> None:
-        """Uncharge a buffer. A copy that is still queued keeps its bytes alive until it is done."""
+        """Uncharge a buffer, and spoil it once what is queued for it is done."""
         self._weights -= buffer.nbytes
+        self._jobs.put((partial(buffer.fill_, POISON), EmulatedEvent(0.0, threading.Event())))
 
     def copy(
         self, destination: torch.Tensor, source: torch.Tensor, *, pinned: bool, after: EmulatedEvent | None
     ) -> EmulatedEvent:
         """Queue a copy for the copy thread, and its time on the clock."""
+        if not self._thread.is_alive():
+            raise RuntimeError(f"{self.product} is closed: nothing can be copied any more")
         rate = self.card.pinned_rate if pinned else self.card.pageable_rate
         # Not into the past of a device that stands idle: without an event a copy starts at compute's now.
         not_before = self.clock.compute if after is None else after.moment
         end = self.clock.copy(self.card.latency + source.nbytes / rate, not_before)
-        done = threading.Event()
-
-        def job() -> None:
-            try:
-                if self._delay is not None:
-                    self._delay()
-                destination.copy_(source)
-            except BaseException as error:
-                self._error = error
-            finally:
-                done.set()
-
-        self._jobs.put(job)
-        return EmulatedEvent(end, done)
+        event = EmulatedEvent(end, threading.Event())
+        self._jobs.put((partial(self._copy, destination, source), event))
+        return event
 
     def read_back(self, destination: torch.Tensor, source: torch.Tensor) -> None:
         """Copy at the pageable rate, compute standing still."""
@@ -132,19 +133,22 @@ class EmulatedAccelerator(Accelerator):
         self.clock.wait(event.moment)
         if event.done is not None:
             event.done.wait()
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
+        if event.errors:
+            raise event.errors[0]
 
     def synchronize(self) -> None:
         """Wait until the copy thread has nothing left to do."""
         drained = threading.Event()
-        self._jobs.put(drained.set)
+        self._jobs.put((drained.set, EmulatedEvent(0.0, threading.Event())))
         drained.wait()
 
     def elapsed(self, start: EmulatedEvent, end: EmulatedEvent) -> float:
         """Seconds of the virtual clock."""
         return end.moment - start.moment
+
+    def wait_seconds(self) -> float:
+        """From the virtual clock."""
+        return self.clock.waited
 
     def pin(self, buffer: torch.Tensor) -> bool:
         """Pinning is the caller's ledger entry here: nothing is locked."""
@@ -178,6 +182,11 @@ class EmulatedAccelerator(Accelerator):
         self._jobs.put(None)
         self._thread.join()
 
+    def _copy(self, destination: torch.Tensor, source: torch.Tensor) -> None:
+        if self._delay is not None:
+            self._delay()
+        destination.copy_(source)
+
     def _operation(self, flops: int, nbytes: int, made: list[torch.UntypedStorage]) -> None:
         self.clock.advance(max(flops / self.card.flops, nbytes / self.card.memory_rate))
         for storage in made:
@@ -193,11 +202,7 @@ class EmulatedAccelerator(Accelerator):
     def _charge(self, nbytes: int) -> None:
         room = self.card.capacity_bytes - self.card.outside_bytes - self._weights - self._activations
         if nbytes > room:
-            raise torch.OutOfMemoryError(
-                f"{self.product} out of memory: tried to allocate {for_people(nbytes)}, {for_people(max(room, 0))} of "
-                f"{for_people(self.card.capacity_bytes)} are free ({for_people(self._weights)} weights, "
-                f"{for_people(self._activations)} activations, {for_people(self.card.outside_bytes)} outside)"
-            )
+            raise torch.OutOfMemoryError(wording(nbytes, self.card.capacity_bytes, room, self.product))
 
     def _note_peaks(self) -> None:
         self._peak = max(self._peak, self._weights + self._activations)
@@ -205,4 +210,11 @@ class EmulatedAccelerator(Accelerator):
 
     def _copy_loop(self) -> None:
         while (job := self._jobs.get()) is not None:
-            job()
+            work, event = job
+            try:
+                work()
+            except BaseException as error:
+                event.errors.append(error)
+            del job, work  # an idle link keeps no buffer alive
+            assert event.done is not None
+            event.done.set()

@@ -86,6 +86,10 @@ class Accelerator(ABC):
         """Seconds of the device between two events that have happened."""
 
     @abstractmethod
+    def wait_seconds(self) -> float:
+        """Seconds so far that compute stood still for copies; 0 where the device cannot tell without being asked."""
+
+    @abstractmethod
     def pin(self, buffer: torch.Tensor) -> bool:
         """Lock a host buffer for fast copies. False, with nothing changed, where the driver refuses."""
 

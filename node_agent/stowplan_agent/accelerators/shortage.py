@@ -2,7 +2,8 @@
 
 torch's error is a sentence: "Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.53 GiB of which 1.25 GiB is
 free. ...". The emulated card words it alike, so that one reader serves both. Numbers are rounded by torch to two
-decimals; what is short is therefore a lower bound.
+decimals; what is short is therefore a lower bound. Under a ceiling (`set_per_process_memory_fraction`) the card may have
+room and the process none: then the sentence goes on with "1.00 GiB allowed; Of the allocated memory ...".
 """
 
 from __future__ import annotations
@@ -13,7 +14,12 @@ from typing import Final
 import torch
 
 _UNITS: Final = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-_SENTENCE: Final = re.compile(r"ried to allocate ([\d.]+) (bytes|[KMG]iB).*?of which ([\d.]+) (bytes|[KMG]iB) is free", re.S)
+_SIZE: Final = r"([\d.]+) (bytes|[KMG]iB)"
+_SENTENCE: Final = re.compile(rf"ried to allocate {_SIZE}.*?of which {_SIZE} is free", re.S)
+_CEILING: Final = re.compile(
+    rf"{_SIZE} allowed; Of the allocated memory {_SIZE} is allocated by PyTorch.*?and {_SIZE} is reserved by PyTorch",
+    re.S,
+)
 
 
 def wording(asked: int, capacity: int, free: int, product: str) -> str:
@@ -25,12 +31,16 @@ def wording(asked: int, capacity: int, free: int, product: str) -> str:
 
 
 def shortage(error: torch.OutOfMemoryError) -> int | None:
-    """Bytes that were short for the allocation that failed, to torch's rounding; None where the error has no numbers."""
-    match = _SENTENCE.search(str(error))
+    """Bytes that were short for the allocation that failed, in torch's rounding; None where it gave no numbers."""
+    text = str(error)
+    match = _SENTENCE.search(text)
     if match is None:
         return None
-    asked, asked_unit, free, free_unit = match.groups()
-    return max(1, round(float(asked) * _UNITS[asked_unit]) - round(float(free) * _UNITS[free_unit]))
+    asked, room = _bytes(*match.group(1, 2)), _bytes(*match.group(3, 4))
+    if ceiling := _CEILING.search(text):
+        allowed, allocated, cached = (_bytes(*ceiling.group(place, place + 1)) for place in (1, 3, 5))
+        room = min(room, allowed - allocated - cached)
+    return max(1, asked - room)
 
 
 def first_sentence(error: torch.OutOfMemoryError) -> str:
@@ -44,3 +54,7 @@ def _rounded(nbytes: int) -> str:
         if nbytes >= _UNITS[unit]:
             return f"{nbytes / _UNITS[unit]:.2f} {unit}"
     return f"{nbytes} bytes"
+
+
+def _bytes(number: str, unit: str) -> int:
+    return round(float(number) * _UNITS[unit])

@@ -1,13 +1,16 @@
-"""Taking a component over: which tensors make up which unit.
+"""Taking components over: which tensors make up which unit.
 
-Groups of layers are found by the same rule as in the checkpoint's headers (`inventory.layers`). A layer's unit holds
-its parameters; the loose unit holds the rest: parameters outside the layers, whatever is tied across units, and every
-buffer, since a forward pass may change a buffer and a change must survive a layer's leaving the device.
+Groups of layers are found by the same rule as in the checkpoint's headers (`inventory.layers`). A tensor belongs to a
+layer's unit if that layer alone uses it: it is a parameter, every name for it (and for whatever overlaps it in memory)
+is inside that one layer, and the module that holds it is reached through that layer only. All else is loose: parameters
+outside the layers, whatever is tied or shared across layers, and every buffer, since a forward pass may change a buffer
+and a change must survive a layer's leaving the device. `survey` looks and may refuse; only `take_over` changes things.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import torch
 
@@ -15,67 +18,139 @@ from stowplan_agent.accelerators import Accelerator
 from stowplan_agent.inventory.layers import find_groups
 from stowplan_agent.inventory.tensors import TensorInfo
 from stowplan_agent.weights.component import ManagedComponent
-from stowplan_agent.weights.layout import Place, blocks
+from stowplan_agent.weights.layout import Block, Place, blocks
 from stowplan_agent.weights.ledger import Ledger
 from stowplan_agent.weights.unit import Unit
+
+LayerKey = tuple[str, int]
+"""A group's name and a layer's index."""
+Users = dict[torch.nn.Module, set[LayerKey | None]]
+"""For each inner module the layers that it is reached through, and None where it is reached around them."""
 
 
 class AdoptionError(ValueError):
     """A component that the engine cannot manage. The message names it and says why."""
 
 
-def adopt(name: str, module: torch.nn.Module, accelerator: Accelerator, ledger: Ledger) -> ManagedComponent:
-    """Pack a component's weights into host memory and manage them. Raises `AdoptionError`, changing nothing."""
-    places = list(_places(name, module))
-    layer_of: dict[torch.nn.Module, tuple[str, int]] = {}
-    sizes: dict[str, int] = {}
-    for group in find_groups(_tensors(module)):
-        sizes[group.name] = len(group.layers)
-        for index in range(len(group.layers)):
-            for inner in module.get_submodule(f"{group.name}.{index}").modules():
-                layer_of[inner] = (group.name, index)
-    loose: list[list[Place]] = []
-    layers: dict[str, list[list[list[Place]]]] = {group: [[] for _ in range(size)] for group, size in sizes.items()}
-    for block in blocks(places):
-        owners = {None if place.is_buffer else layer_of.get(place.module) for place in block}
-        owner = owners.pop() if len(owners) == 1 else None
-        if owner is None:
-            loose.append(block)
-        else:
-            layers[owner[0]][owner[1]].append(block)
-    return ManagedComponent(
-        name,
-        module,
-        Unit(name, loose, accelerator, ledger),
-        {group: tuple(Unit(name, unit, accelerator, ledger) for unit in units) for group, units in layers.items()},
-        accelerator,
-        ledger,
-    )
+@dataclass(frozen=True)
+class Survey:
+    """What belongs where in one component. Nothing has been changed yet."""
+
+    name: str
+    module: torch.nn.Module
+    places: Mapping[str, Place]
+    """By full name; a tensor that has several names is here several times."""
+    loose: tuple[Block, ...]
+    groups: Mapping[str, tuple[tuple[Block, ...], ...]]
 
 
-def _places(name: str, module: torch.nn.Module) -> Iterator[Place]:
+def survey(name: str, module: torch.nn.Module) -> Survey:
+    """Sort a component's tensors into units. Raises `AdoptionError` for what cannot be packed or moved by us."""
+    _check_hooks(name, module)
+    places = dict(_places(name, module))
+    groups = find_groups({key: _info(place.tensor) for key, place in places.items() if not place.is_buffer})
+    layers = {
+        (group.name, index): module.get_submodule(f"{group.name}.{index}")
+        for group in groups
+        for index in range(len(group.layers))
+    }
+    users = _users(module, layers)
+    loose: list[Block] = []
+    units: dict[LayerKey, list[Block]] = {key: [] for key in layers}
+    for block in blocks(places.values()):
+        keys: set[LayerKey | None] = set()
+        for place in block.places:
+            keys.update({None} if place.is_buffer else users[place.module])
+        owner = keys.pop() if len(keys) == 1 else None
+        (loose if owner is None else units[owner]).append(block)
+    by_group = {
+        group.name: tuple(tuple(units[group.name, index]) for index in range(len(group.layers))) for group in groups
+    }
+    return Survey(name, module, places, tuple(loose), by_group)
+
+
+def take_over(found: Survey, accelerator: Accelerator, ledger: Ledger) -> ManagedComponent:
+    """Pack a component's weights into host memory and manage them."""
+
+    def unit(members: tuple[Block, ...]) -> Unit:
+        return Unit(found.name, members, accelerator, ledger)
+
+    groups = {group: tuple(unit(layer) for layer in layers) for group, layers in found.groups.items()}
+    return ManagedComponent(found.name, found.module, unit(found.loose), groups, accelerator, ledger)
+
+
+def check_apart(surveys: Mapping[str, Survey]) -> None:
+    """Refuse components that share a tensor: it could not be where both placements say. Raises `AdoptionError`."""
+    holders: dict[int, str] = {}
+    for name, found in surveys.items():
+        for key, place in found.places.items():
+            other = holders.setdefault(id(place.tensor), name)
+            if other != name:
+                raise AdoptionError(
+                    f"components {other} and {name} share a tensor ({key}), which can be in one place only; "
+                    f"load them with weights of their own"
+                )
+
+
+def _users(
+    module: torch.nn.Module, layers: Mapping[LayerKey, torch.nn.Module]
+) -> dict[torch.nn.Module, set[LayerKey | None]]:
+    """For each inner module the layers that it is reached through, and None where it is reached around them."""
+    users: dict[torch.nn.Module, set[LayerKey | None]] = {}
+    for key, layer in layers.items():
+        for inner in layer.modules():
+            users.setdefault(inner, set()).add(key)
+    whole = set(layers.values())
+    pending = [module]
+    seen: set[torch.nn.Module] = set()
+    while pending:
+        inner = pending.pop()
+        if inner in seen or inner in whole:
+            continue
+        seen.add(inner)
+        users.setdefault(inner, set()).add(None)
+        pending.extend(inner.children())
+    return users
+
+
+def _places(component: str, module: torch.nn.Module) -> Iterator[tuple[str, Place]]:
     for path, inner in module.named_modules():
+        prefix = path + "." if path else ""
         for key, parameter in inner._parameters.items():
             if parameter is not None:
-                yield _checked(name, path, Place(inner, key, parameter, is_buffer=False))
+                _check_tensor(f"component {component}: tensor {prefix}{key}", parameter)
+                yield prefix + key, Place(inner, key, parameter, is_buffer=False)
         for key, buffer in inner._buffers.items():
             if buffer is not None:
-                yield _checked(name, path, Place(inner, key, buffer, is_buffer=True))
+                _check_tensor(f"component {component}: tensor {prefix}{key}", buffer)
+                yield prefix + key, Place(inner, key, buffer, is_buffer=True)
 
 
-def _checked(component: str, path: str, place: Place) -> Place:
-    tensor = place.tensor
-    where = f"component {component}: tensor {path + '.' if path else ''}{place.name}"
+def _info(tensor: torch.Tensor) -> TensorInfo:
+    return TensorInfo(tuple(tensor.shape), str(tensor.dtype), tensor.nbytes)
+
+
+def _check_tensor(where: str, tensor: torch.Tensor) -> None:
     if tensor.is_meta:
         raise AdoptionError(f"{where} was left on the meta device by its loader; the checkpoint lacks its value")
-    if type(tensor.data) is not torch.Tensor or tensor.layout is not torch.strided:
+    packable = type(tensor.data) is torch.Tensor and tensor.layout is torch.strided
+    if not packable or tensor.is_conj() or tensor.is_neg():
         raise AdoptionError(
-            f"{where} is a {type(tensor).__name__}, which cannot be packed; load the component in plain tensors"
+            f"{where} is a {type(tensor).__name__} ({tensor.layout}), which cannot be packed; "
+            f"load the component in plain tensors"
         )
-    return place
 
 
-def _tensors(module: torch.nn.Module) -> dict[str, TensorInfo]:
-    return {
-        key: TensorInfo(tuple(value.shape), str(value.dtype), value.nbytes) for key, value in module.named_parameters()
-    }
+def _check_hooks(component: str, module: torch.nn.Module) -> None:
+    """Offload hooks of accelerate and diffusers move weights themselves: two movers would undo each other's work."""
+    for path, inner in module.named_modules():
+        # diffusers keeps a registry on every module that it once looked at; what counts is what is registered in it.
+        registered = getattr(getattr(inner, "_diffusers_hook", None), "hooks", {})
+        movers = [hook for hook in registered if "offloading" in hook or "casting" in hook]
+        if hasattr(inner, "_hf_hook"):
+            movers.append("accelerate")
+        if movers:
+            raise AdoptionError(
+                f"component {component}: {path or 'its root'} carries a hook of another mover of weights "
+                f"({', '.join(movers)}); load the pipeline without device_map, offload or layerwise casting"
+            )

@@ -7,21 +7,20 @@ entry twice changes nothing. `begin` and `end` bracket the component's own inter
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 
 import torch
 
 from stowplan_agent.accelerators import Accelerator
+from stowplan_agent.weights.entry import Roles, check_entry, roles_of
 from stowplan_agent.weights.ledger import Ledger
 from stowplan_agent.weights.ring import Ring
 from stowplan_agent.weights.unit import Unit
-from stowplan_api.placement import ComponentPlacement, GroupPlacement, streamed_layers
-
-REST = ComponentPlacement(name="rest", mode="Offload")
-"""The entry of a component that was just adopted: everything in pageable host memory."""
+from stowplan_api.placement import ComponentPlacement
 
 
 class ManagedComponent:
-    """A component's weights. Not in use (`begin` not called, or `end` called) whenever `place` is."""
+    """A component's weights, and where they are."""
 
     def __init__(
         self,
@@ -32,15 +31,16 @@ class ManagedComponent:
         accelerator: Accelerator,
         ledger: Ledger,
     ) -> None:
-        """Everything lies in host memory and nothing is held on the device."""
+        """Everything lies in pageable host memory, which is what an Offload entry without pins says."""
         self.name = name
         self.module = module
         self.loose = loose
         self.groups = groups
-        self.entry = REST
+        self.entry = ComponentPlacement(name=name, mode="Offload")
         self.in_use = False
         self._accelerator = accelerator
         self._ledger = ledger
+        self._roles = roles_of(self.entry, loose, groups, rank=0)
         self._ring: Ring | None = None
         self._visitors: list[Unit] = []
 
@@ -51,46 +51,81 @@ class ManagedComponent:
             yield from units
 
     def place(self, entry: ComponentPlacement, rank: int) -> None:
-        """Go to an entry. After an error the component is where it was, and the error is raised."""
-        before = self.entry
+        """Go to an entry. After an error the component is where it was, byte for byte, and the error is raised.
+
+        Raises `EntryError` for an entry that it cannot have, torch.OutOfMemoryError, or what the driver raises.
+        """
+        layers = {group: len(units) for group, units in self.groups.items()}
+        check_entry(entry, layers, sum(unit.nbytes for unit in self.units()), rank)
+        self.end()
+        without_host_copy = [unit for unit in self.units() if unit.host is None]
         try:
-            self._settle(entry, rank)
+            self._roles = self._settle(entry, rank)
         except BaseException:
-            self._settle(before, rank)
+            self._settle(self.entry, rank)
+            for unit in without_host_copy:
+                unit.drop_host_copy()
             raise
         self.entry = entry
 
     def commit(self) -> None:
         """Give back the host copies of weights that stay on the device for good."""
-        for unit in self._permanent(self.entry):
+        for unit in self._roles.permanent:
             unit.drop_host_copy()
 
-    def prefetch(self) -> None:
-        """Queue the load of an Offload component during the interval before its own."""
-        if not self.in_use and self.entry.mode == "Offload":
-            self._visit(self.units())
+    def unpin(self) -> None:
+        """Unlock every host copy."""
+        for unit in self.units():
+            if unit.host is not None:
+                unit.host.set_pinned(False)
+
+    @property
+    def streams(self) -> bool:
+        """Whether layers pass through a ring now."""
+        return self._ring is not None and not self._ring.is_empty
+
+    def prefetch(self, most: int | None = None) -> bool:
+        """Queue loads of an Offload component that should come during the interval before its own; ``most`` units.
+
+        Returns whether nothing is left to queue.
+        """
+        if self.in_use or not self.entry.prefetch:
+            return True
+        absent = [unit for unit in self.units() if unit.nbytes and unit.device is None]
+        self._visit(absent[:most])
+        return most is None or len(absent) <= most
 
     def begin(self, passes: int | None) -> None:
         """An own interval begins: bring in visitors, open the ring. Raises torch.OutOfMemoryError with nothing held."""
         if self.in_use:
             return
         try:
-            self._visit(self._visiting(self.entry))
+            self._visit(self._roles.visiting)
             for unit in self._visitors:
                 unit.arrive()
-            if self.entry.mode == "Layerwise":
-                self._ring = self._new_ring()
-                self._ring.open()
-                self._ring.begin(passes)
+            if self._roles.rings:
+                ring = Ring(self.name, self._roles.rings, self._accelerator, self._ledger)
+                ring.open()
+                self._ring = ring
+                ring.begin(passes)
         except BaseException:
-            self._leave()
+            self.end()
             raise
         self.in_use = True
 
+    def pause(self) -> None:
+        """The interval is over and the next one is the component's own too: visitors stay, the ring goes cold."""
+        ring, self._ring, self.in_use = self._ring, None, False
+        if ring is not None:
+            ring.close()
+
     def end(self) -> None:
         """The interval is over: everything that only visited is released."""
-        self._leave()
-        self.in_use = False
+        visitors, self._visitors = self._visitors, []
+        with ExitStack() as stack:  # one that fails must not keep the others
+            for unit in visitors:
+                stack.callback(unit.release)
+            stack.callback(self.pause)
 
     def enter_layer(self, unit: Unit) -> None:
         """The unit's layer is about to run."""
@@ -102,85 +137,27 @@ class ManagedComponent:
         if self._ring is not None and unit in self._ring:
             self._ring.done(unit)
 
-    def _settle(self, entry: ComponentPlacement, rank: int) -> None:
-        permanent = set(self._permanent(entry))
-        for unit in self.units():
-            if unit not in permanent:
-                unit.keep_host_copy()
+    def _settle(self, entry: ComponentPlacement, rank: int) -> Roles:
+        roles = roles_of(entry, self.loose, self.groups, rank)
+        permanent = set(roles.permanent)
+        leaving = [unit for unit in self.units() if unit not in permanent]
         # Release before acquiring: the peak of a move is the larger of its two ends.
-        for unit in self.units():
-            if unit not in permanent:
-                unit.release()
-        self._pin(entry, rank)
-        for unit in permanent:
-            unit.load()
-        for unit in permanent:
-            unit.arrive()
-
-    def _pin(self, entry: ComponentPlacement, rank: int) -> None:
-        pinned = set(self._pinned(entry, rank))
-        for wanted in (False, True):
+        for unit in leaving:
+            unit.keep_host_copy()
+        for unit in leaving:
+            unit.release()
+        for wanted in (False, True):  # unlock before locking, for the same reason
             for unit in self.units():
-                if unit.host is not None and (unit in pinned) is wanted:
+                if unit.host is not None and (unit in roles.pinned) is wanted:
                     unit.host.set_pinned(wanted)
-
-    def _pinned(self, entry: ComponentPlacement, rank: int) -> Iterable[Unit]:
-        """Pinned units: of an Offload component the first that fit its share, of a group the first that it counts."""
-        if entry.mode == "Offload":
-            share = entry.pinned_bytes[rank] if entry.pinned_bytes else 0
-            for unit in self.units():
-                share -= unit.nbytes
-                if share < 0:
-                    return
-                yield unit
-        for group in entry.groups or ():
-            streamed, resident = self._split(group)
-            keeping = streamed + (resident if group.lifetime == "Forward" else [])
-            yield from keeping[: group.pinned_layers[rank]]
-
-    def _permanent(self, entry: ComponentPlacement) -> Iterable[Unit]:
-        if entry.mode == "Resident":
-            yield from self.units()
-        elif entry.mode == "Layerwise":
-            if entry.loose_lifetime != "Forward":
-                yield self.loose
-            for group in entry.groups or ():
-                if group.lifetime == "Permanent":
-                    yield from self._split(group)[1]
-
-    def _visiting(self, entry: ComponentPlacement) -> Iterable[Unit]:
-        if entry.mode == "Offload":
-            yield from self.units()
-        elif entry.mode == "Layerwise":
-            if entry.loose_lifetime == "Forward":
-                yield self.loose
-            for group in entry.groups or ():
-                if group.lifetime == "Forward":
-                    yield from self._split(group)[1]
-
-    def _split(self, group: GroupPlacement) -> tuple[list[Unit], list[Unit]]:
-        units = self.groups[group.name]
-        streamed = set(streamed_layers(len(units), group.resident_layers, group.policy))
-        return (
-            [unit for index, unit in enumerate(units) if index in streamed],
-            [unit for index, unit in enumerate(units) if index not in streamed],
-        )
+        for unit in roles.permanent:
+            unit.load()
+        for unit in roles.permanent:
+            unit.arrive()
+        return roles
 
     def _visit(self, units: Iterable[Unit]) -> None:
         for unit in units:
             if unit.device is None and unit.nbytes:
                 unit.load()
                 self._visitors.append(unit)
-
-    def _new_ring(self) -> Ring:
-        slots = {group.name: group for group in self.entry.groups or ()}
-        parts = [(self._split(slots[name])[0], slots[name].slots) for name in self.groups]
-        return Ring(self.name, parts, self._accelerator, self._ledger)
-
-    def _leave(self) -> None:
-        if self._ring is not None:
-            self._ring.close()
-            self._ring = None
-        for unit in self._visitors:
-            unit.release()
-        self._visitors = []

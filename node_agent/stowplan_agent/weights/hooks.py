@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 import torch
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 METHODS: Final = ("encode", "decode", "generate")
 """Entries of a component besides ``forward``."""
@@ -25,13 +25,13 @@ class Listener(Protocol):
         """An entry of a component is about to run."""
 
     def leave(self, component: str, entry: str) -> None:
-        """It has returned or raised."""
+        """It has returned or raised, or `enter` has raised."""
 
     def enter_layer(self, component: str, group: str, layer: int) -> None:
         """A layer is about to run."""
 
     def leave_layer(self, component: str, group: str, layer: int) -> None:
-        """It has returned or raised."""
+        """It has returned or raised, or `enter_layer` has raised."""
 
 
 class Hooks:
@@ -44,12 +44,13 @@ class Hooks:
         self._listener = listener
         self._device = device
         self._handles: list[Any] = []
-        self._wrapped: list[str] = []
+        self._wrapped: dict[str, Any] = {}
         self._handles.append(module.register_forward_pre_hook(self._forward_begins, prepend=True, with_kwargs=True))
         self._handles.append(module.register_forward_hook(self._forward_ends, always_call=True))
         for method in METHODS:
-            if callable(getattr(module, method, None)):
-                self._wrap(method)
+            found = getattr(module, method, None)
+            if callable(found) and not isinstance(found, torch.nn.Module):
+                self._wrap(method, found)
 
     def add_layer(self, group: str, index: int, layer: torch.nn.Module) -> None:
         """Hear of one layer."""
@@ -68,9 +69,12 @@ class Hooks:
         """Take everything off: the module is as it was."""
         for handle in self._handles:
             handle.remove()
-        for method in self._wrapped:
-            delattr(self._module, method)
-        self._handles, self._wrapped = [], []
+        for method, before in self._wrapped.items():
+            if before is None:
+                del self._module.__dict__[method]
+            else:
+                self._module.__dict__[method] = before
+        self._handles, self._wrapped = [], {}
 
     def _forward_begins(self, _module: torch.nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
         self._listener.enter(self._component, "forward")
@@ -80,27 +84,26 @@ class Hooks:
     def _forward_ends(self, _module: torch.nn.Module, _args: Any, _output: Any) -> None:
         self._listener.leave(self._component, "forward")
 
-    def _wrap(self, method: str) -> None:
-        original: Callable[..., Any] = getattr(self._module, method)
-
+    def _wrap(self, method: str, original: Callable[..., Any]) -> None:
         @functools.wraps(original)
         def entry(*args: Any, **kwargs: Any) -> Any:
-            self._listener.enter(self._component, method)
             try:
+                self._listener.enter(self._component, method)
                 args, kwargs = self._moved((args, kwargs))
                 return original(*args, **kwargs)
             finally:
                 self._listener.leave(self._component, method)
 
-        object.__setattr__(self._module, method, entry)
-        self._wrapped.append(method)
+        self._wrapped[method] = self._module.__dict__.get(method)  # someone else's wrapper, if any, comes back
+        self._module.__dict__[method] = entry
 
     def _moved(self, inputs: Any) -> Any:
-        """Tensors among the inputs that lie elsewhere, brought to the compute device: never the weights' device."""
+        """The inputs, those tensors that lie elsewhere brought to the compute device: never to the weights' device."""
 
-        def move(value: Any) -> Any:
-            if isinstance(value, torch.Tensor) and value.device != self._device:
-                return value.to(self._device)
-            return value
+        def is_elsewhere(value: Any) -> bool:
+            return isinstance(value, torch.Tensor) and value.device != self._device
 
-        return tree_map(move, inputs)
+        # Containers are rebuilt only if they must be: a model may write into a list that it was given.
+        if not any(is_elsewhere(leaf) for leaf in tree_leaves(inputs)):
+            return inputs
+        return tree_map(lambda value: value.to(self._device) if is_elsewhere(value) else value, inputs)

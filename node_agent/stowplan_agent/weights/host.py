@@ -8,6 +8,8 @@ and can be registered with the driver. torch's own pinned allocator rounds up to
 from __future__ import annotations
 
 import mmap
+import weakref
+from typing import Any
 
 import torch
 
@@ -19,27 +21,33 @@ class HostBuffer:
     """One unit's host copy. Pinned or pageable, and the ledger always knows which it really is."""
 
     def __init__(self, owner: str, nbytes: int, accelerator: Accelerator, ledger: Ledger) -> None:
-        """Pageable memory, not yet touched. ``nbytes`` must be above 0."""
+        """Pageable memory, not yet touched. ``nbytes`` must be above 0. Raises OSError where the kernel has none."""
         self.tensor = torch.frombuffer(mmap.mmap(-1, nbytes), dtype=torch.uint8)
-        self.pinned = False
         self._owner = owner
         self._nbytes = nbytes
         self._accelerator = accelerator
         self._ledger = ledger
+        self._unlock: weakref.finalize[Any, HostBuffer] | None = None
         ledger.take(owner, Tier.PAGEABLE, nbytes)
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the driver has locked the buffer."""
+        return self._unlock is not None
 
     def set_pinned(self, wanted: bool) -> None:
         """Lock or unlock the buffer. Where the driver refuses, it stays pageable and copies are slower, not wrong."""
-        if wanted == self.pinned:
-            return
-        if wanted:
+        if wanted and self._unlock is None:
             if not self._accelerator.pin(self.tensor):
                 return
-        else:
-            self._accelerator.unpin(self.tensor)
-        self._ledger.give_back(self._owner, self._tier(), self._nbytes)
-        self.pinned = wanted
-        self._ledger.take(self._owner, self._tier(), self._nbytes)
+            # Memory that is unmapped while the driver has it registered cannot be registered again by its next owner.
+            self._unlock = weakref.finalize(self, self._accelerator.unpin, self.tensor)
+            self._unlock.atexit = False
+            self._move(Tier.PAGEABLE, Tier.PINNED)
+        elif not wanted and self._unlock is not None:
+            unlock, self._unlock = self._unlock, None
+            unlock()
+            self._move(Tier.PINNED, Tier.PAGEABLE)
 
     def drop(self) -> None:
         """Unlock the buffer and forget it; the pages go when the last view of them does."""
@@ -47,5 +55,6 @@ class HostBuffer:
         self._ledger.give_back(self._owner, Tier.PAGEABLE, self._nbytes)
         self.tensor = torch.empty(0, dtype=torch.uint8)
 
-    def _tier(self) -> Tier:
-        return Tier.PINNED if self.pinned else Tier.PAGEABLE
+    def _move(self, before: Tier, after: Tier) -> None:
+        self._ledger.give_back(self._owner, before, self._nbytes)
+        self._ledger.take(self._owner, after, self._nbytes)

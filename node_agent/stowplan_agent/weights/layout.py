@@ -1,4 +1,4 @@
-"""Where each tensor of a unit lies in one flat buffer: pure arithmetic over tensors' storages, no allocation.
+"""Where each tensor of a unit lies in one flat buffer: pure arithmetic over tensors' storages.
 
 Tensors whose bytes overlap in one storage (tied weights, views of one another) become one block, counted once; tensors
 that merely share a storage, as those read from one memory-mapped file do, stay apart. Each tensor keeps its shape and
@@ -25,6 +25,15 @@ class Place:
     name: str
     tensor: torch.Tensor
     is_buffer: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Places whose bytes overlap, and the bytes of their storage that they touch: from ``start``, ``end`` excluded."""
+
+    places: tuple[Place, ...]
+    start: int
+    end: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,42 +73,65 @@ def align(nbytes: int) -> int:
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
-def blocks(places: Iterable[Place]) -> list[list[Place]]:
-    """The places, those whose bytes overlap together, in the order in which each first appears."""
-    by_storage: dict[int, list[tuple[int, int, int, Place]]] = defaultdict(list)
+def blocks(places: Iterable[Place]) -> list[Block]:
+    """The places, those whose bytes overlap together, in the order in which each block first appears."""
+    by_storage: defaultdict[int, list[tuple[int, int, int, Place]]] = defaultdict(list)
     for order, place in enumerate(places):
         start, end = _span(place.tensor)
         by_storage[place.tensor.untyped_storage()._cdata].append((start, end, order, place))
-    found: list[tuple[int, list[Place]]] = []
+    found: list[tuple[int, Block]] = []
     for spans in by_storage.values():
-        spans.sort(key=lambda span: (span[0], span[1], span[2]))
-        reach = -1
-        for start, end, order, place in spans:
-            if start < reach or (start == end and reach == end):
-                first, members = found[-1]
-                members.append(place)
-                found[-1] = (min(first, order), members)
-            else:
-                found.append((order, [place]))
-            reach = max(reach, end)
-    found.sort(key=lambda block: block[0])
-    return [members for _, members in found]
+        spans.sort(key=lambda span: span[:3])
+        members: list[tuple[int, int, int, Place]] = []
+        reach = 0
+        for span in spans:
+            if members and span[0] >= reach:
+                found.append(_block(members))
+                members = []
+            members.append(span)
+            # An empty tensor touches nothing, but tied ones must stay together: it reaches as far as one byte.
+            reach = max(reach, span[1], span[0] + 1)
+        found.append(_block(members))
+    found.sort(key=lambda numbered: numbered[0])
+    return [block for _, block in found]
 
 
-def lay_out(members: Iterable[list[Place]]) -> Layout:
+def lay_out(members: Iterable[Block]) -> Layout:
     """Lay blocks one after another, each aligned."""
     views: list[View] = []
     offset = 0
     for block in members:
-        spans = [_span(place.tensor) for place in block]
-        start = min(first for first, _ in spans)
-        for place, (first, _) in zip(block, spans, strict=True):
-            tensor = place.tensor
-            views.append(View(place, offset + first - start, tensor.dtype, tuple(tensor.shape), tensor.stride()))
-        offset = align(offset + max(last for _, last in spans) - start)
+        for place in block.places:
+            tensor, (start, _) = place.tensor, _span(place.tensor)
+            where = offset + start - block.start
+            views.append(View(place, where, tensor.dtype, tuple(tensor.shape), tuple(tensor.stride())))
+        offset = align(offset + block.end - block.start)
     return Layout(tuple(views), offset)
+
+
+def pack(members: Iterable[Block], buffer: torch.Tensor) -> None:
+    """Copy the blocks' bytes to where `lay_out` puts them: raw bytes, since a stride of 0 cannot be written through."""
+    offset = 0
+    for block in members:
+        size = block.end - block.start
+        if size:
+            tensor = block.places[0].tensor
+            raw = torch.empty(0, dtype=torch.uint8, device=tensor.device)
+            raw.set_(tensor.untyped_storage(), block.start, (size,), (1,))
+            buffer[offset : offset + size].copy_(raw)
+        offset = align(offset + size)
 
 
 def _span(tensor: torch.Tensor) -> tuple[int, int]:
     start = int(tensor.storage_offset()) * tensor.dtype.itemsize
     return start, start + extent(tensor.shape, tensor.stride()) * tensor.dtype.itemsize
+
+
+def _block(members: Sequence[tuple[int, int, int, Place]]) -> tuple[int, Block]:
+    """The block of members sorted by start, and the order in which its first member appeared."""
+    start, end = members[0][0], max(span[1] for span in members)
+    if any((span[0] - start) % span[3].tensor.dtype.itemsize for span in members):
+        # Views of several dtypes: each must stay aligned to its own elements, as it was in the storage.
+        start -= start % max(span[3].tensor.dtype.itemsize for span in members)
+    places = [place for _, _, _, place in sorted(members, key=lambda span: span[2])]
+    return min(span[2] for span in members), Block(tuple(places), start, end)

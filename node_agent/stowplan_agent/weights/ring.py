@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -26,61 +26,72 @@ class Slot:
 
     buffer: torch.Tensor
     free_after: Event | None = None
+    views: dict[Unit, list[torch.Tensor]] = field(default_factory=dict)
+
+    def views_of(self, unit: Unit) -> list[torch.Tensor]:
+        """The unit's tensors as views of this buffer: made once, for they are bound again in every pass."""
+        if unit not in self.views:
+            self.views[unit] = unit.views(self.buffer)
+        return self.views[unit]
 
 
 class Ring:
-    """The streamed layers of one component, and the slots that they pass through."""
+    """The streamed layers of one component, and the slots that they pass through.
+
+    A position counts layers from the first of the first pass; position ``p`` is layer ``p`` modulo a pass.
+    """
 
     def __init__(
         self, owner: str, groups: Sequence[tuple[Sequence[Unit], int]], accelerator: Accelerator, ledger: Ledger
     ) -> None:
-        """``groups``: for each group its streamed units in running order, and its number of slots."""
+        """``groups``: for each group its streamed units in running order, none of them empty, and its slots."""
         self._owner = owner
         self._accelerator = accelerator
         self._ledger = ledger
         self._groups = groups
         self._sequence = [(unit, number) for number, (units, _) in enumerate(groups) for unit in units]
-        self._position = {unit: index for index, (unit, _) in enumerate(self._sequence)}
-        self._free: list[list[Slot]] = []
+        self._index = {unit: index for index, (unit, _) in enumerate(self._sequence)}
+        self._free: list[list[Slot]] = [[] for _ in groups]
         self._loaded: OrderedDict[int, tuple[Slot, Event]] = OrderedDict()
         self._running: dict[Unit, tuple[int, Slot]] = {}
+        self._last = 0
         self._next = 0
-        self._end: int | None = None
+        self._end: int | None = 0
 
     def __contains__(self, unit: Unit) -> bool:
-        return unit in self._position
+        return unit in self._index
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no layer is streamed."""
+        return not self._sequence
 
     def open(self) -> None:
         """Take the slots. Raises torch.OutOfMemoryError, with nothing taken."""
         try:
-            for units, slots in self._groups:
+            for number, (units, slots) in enumerate(self._groups):
                 size = max((unit.nbytes for unit in units), default=0)
-                self._free.append([])
                 for _ in range(slots if units else 0):
-                    self._free[-1].append(Slot(self._accelerator.allocate(size)))
+                    self._free[number].append(Slot(self._accelerator.allocate(size)))
                     self._ledger.take(self._owner, Tier.DEVICE, size)
-        except torch.OutOfMemoryError:
+        except BaseException:
             self.close()
             raise
 
     def begin(self, passes: int | None) -> None:
         """Start with cold slots, for a number of passes, or for ever where it is not known."""
-        if not self._sequence:
-            return
-        self._next, self._end = 0, None if passes is None else passes * len(self._sequence)
-        self._pump()
+        self._end = None if passes is None else passes * len(self._sequence)
+        self._fill()
 
     def use(self, unit: Unit) -> None:
         """The unit's layer runs next: wait for its copy and make its tensors views of the slot."""
         position = self._find(unit)
-        if position is None:
-            self._restart(self._position[unit])
-            position = self._position[unit]
         slot, copied = self._loaded[position]
         self._accelerator.wait(copied)
         del self._loaded[position]
-        unit.bind(slot.buffer)
         self._running[unit] = (position, slot)
+        self._last = position
+        unit.bind(slot.views_of(unit))
 
     def done(self, unit: Unit) -> None:
         """The unit's layer has been issued: its slot is free once that compute is over."""
@@ -89,53 +100,53 @@ class Ring:
         position, slot = self._running.pop(unit)
         unit.unbind()
         slot.free_after = self._accelerator.record()
-        self._free[self._sequence[position % len(self._sequence)][1]].append(slot)
-        self._pump()
+        self._free[self._group(position)].append(slot)
+        self._fill()
 
     def close(self) -> None:
-        """Give the slots back, once no copy writes to them."""
+        """Give the slots back. Copies that are still on their way to them are let go: nobody reads them."""
+        self._end = 0
         for unit in list(self._running):
             self.done(unit)
-        for slot, copied in self._loaded.values():
-            self._accelerator.wait(copied)
-            self._give_back(slot)
-        for slots in self._free:
-            for slot in slots:
-                self._give_back(slot)
+        held = [slot for slot, _ in self._loaded.values()] + [slot for slots in self._free for slot in slots]
         self._loaded.clear()
-        self._free = []
+        self._free = [[] for _ in self._groups]
+        for slot in held:
+            nbytes = slot.buffer.nbytes
+            slot.views.clear()
+            self._accelerator.free(slot.buffer)
+            self._ledger.give_back(self._owner, Tier.DEVICE, nbytes)
 
-    def _find(self, unit: Unit) -> int | None:
+    def _group(self, position: int) -> int:
+        return self._sequence[position % len(self._sequence)][1]
+
+    def _find(self, unit: Unit) -> int:
         """The position at which the unit is loaded or on its way; what lies before it was skipped and is dropped."""
-        for position in self._loaded:
-            if self._sequence[position % len(self._sequence)][0] is unit:
-                for skipped in [earlier for earlier in self._loaded if earlier < position]:
-                    self._drop(skipped)
-                return position
-        return None
-
-    def _restart(self, position: int) -> None:
+        length, index = len(self._sequence), self._index[unit]
+        position = next((loaded for loaded in self._loaded if loaded % length == index), None)
         for loaded in list(self._loaded):
-            self._drop(loaded)
-        self._next, self._end = position, None
-        self._pump()
+            if position is None or loaded < position:
+                # The copy may be under way; the next one into this slot is queued behind it on the same stream.
+                slot, _ = self._loaded.pop(loaded)
+                self._free[self._group(loaded)].append(slot)
+        if position is None:
+            position = self._last - self._last % length + index
+            if self._end is not None and self._next >= self._end:
+                self._end = None  # more passes than expected: how many more is not known
+            self._next = position
+            self._fill()
+            if position not in self._loaded:  # its group's slots are all running: a layer inside itself, say
+                raise RuntimeError(f"component {self._owner}: no slot of the ring is free for the layer that runs")
+        return position
 
-    def _drop(self, position: int) -> None:
-        # The copy may still be under way; the next one into this slot is queued behind it on the same stream.
-        slot, _ = self._loaded.pop(position)
-        self._free[self._sequence[position % len(self._sequence)][1]].append(slot)
-
-    def _pump(self) -> None:
-        while self._end is None or self._next < self._end:
+    def _fill(self) -> None:
+        while self._sequence and (self._end is None or self._next < self._end):
             unit, group = self._sequence[self._next % len(self._sequence)]
-            if not self._free or not self._free[group]:
+            if not self._free[group]:
                 return
-            slot = self._free[group].pop(0)
+            slot = self._free[group][0]
             # Cold slots wait for compute's now: their memory may just have been freed by it.
             after = slot.free_after if slot.free_after is not None else self._accelerator.record()
             self._loaded[self._next] = (slot, unit.copy_to(slot.buffer, after))
+            self._free[group].pop(0)
             self._next += 1
-
-    def _give_back(self, slot: Slot) -> None:
-        self._accelerator.free(slot.buffer)
-        self._ledger.give_back(self._owner, Tier.DEVICE, slot.buffer.nbytes)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Stretch:
-    """One interval of a request: a component (None between components), the calls of its entry, and passes a call."""
+    """One interval of a request: a component (None between components), the calls of its entry, and passes in all."""
 
     component: str | None
     calls: int
@@ -34,12 +34,11 @@ class Timeline:
 
     def enter(self, component: str) -> None:
         """A call of a component begins: go to its stretch, or lose the thread if none is ahead."""
-        if 0 <= self._index < len(self._stretches) and self._stretches[self._index].component == component:
-            if self._left > 0:
-                return
-            self._index, self._left = len(self._stretches), 0
+        if self._left > 0 and self._component(self._index) == component:
             return
-        for index in range(self._index + 1, len(self._stretches)):
+        extra = self._left == 0 and self._component(self._index) == component  # more calls than the stretch has
+        reach = self._index + 2 if extra else len(self._stretches)
+        for index in range(self._index + 1, min(reach, len(self._stretches))):
             if self._stretches[index].component == component:
                 self._index, self._left = index, self._stretches[index].calls
                 return
@@ -47,17 +46,17 @@ class Timeline:
 
     def leave(self, component: str) -> bool:
         """A call ends. True if it was the stretch's last."""
-        if not (0 <= self._index < len(self._stretches) and self._stretches[self._index].component == component):
+        if self._component(self._index) != component or self._left == 0:
             return False
         self._left -= 1
         return self._left == 0
 
     def passes(self) -> int | None:
         """Passes over the layers left in this stretch, this call's included; None when unknown."""
-        if not 0 <= self._index < len(self._stretches) or self._left <= 0:
+        if self._left == 0:
             return None
         stretch = self._stretches[self._index]
-        return self._left * -(-stretch.passes // stretch.calls)
+        return -(-stretch.passes * self._left // stretch.calls)
 
     def coming(self, *, ended: bool) -> str | None:
         """The component of the interval after this one, which a prefetch may bring in now.
@@ -65,7 +64,10 @@ class Timeline:
         ``ended`` says that this stretch's last call has returned: what runs now is the null interval after it, if the
         timeline has one there.
         """
-        index = self._index + 1
-        if ended and index < len(self._stretches) and self._stretches[index].component is None:
-            index += 1
+        after = self._index + 1
+        if ended and after < len(self._stretches) and self._stretches[after].component is None:
+            after += 1
+        return self._component(after)
+
+    def _component(self, index: int) -> str | None:
         return self._stretches[index].component if 0 <= index < len(self._stretches) else None

@@ -2,84 +2,98 @@
 
 Its tensors are views: of the device buffer while it is held there, of the host copy otherwise. The tensor objects never
 change (``tensor.data = view``), so that Parameter identity, references from elsewhere and compiled code survive. A
-unit always has at least one of the two; no tensor is ever empty or on the meta device.
+unit always has at least one of the two; no tensor is ever empty or on the meta device. Every method either does all of
+what it says or raises with nothing changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import torch
 
 from stowplan_agent.accelerators import Accelerator, Event
 from stowplan_agent.weights.host import HostBuffer
-from stowplan_agent.weights.layout import Layout, Place, View, lay_out
+from stowplan_agent.weights.layout import Block, View, lay_out, pack
 from stowplan_agent.weights.ledger import Ledger, Tier
 
 
 class Unit:
-    """The weights of one layer, or the loose ones. After `adopt` they lie packed in a pageable host copy."""
+    """The weights of one layer, or the loose ones. At first they lie packed in a pageable host copy."""
 
-    def __init__(self, owner: str, blocks: Iterable[list[Place]], accelerator: Accelerator, ledger: Ledger) -> None:
-        """Takes the tensors over: packs their values into a host copy and makes them views of it."""
-        self.layout: Layout = lay_out(blocks)
-        self.nbytes = self.layout.nbytes
+    def __init__(self, owner: str, blocks: Sequence[Block], accelerator: Accelerator, ledger: Ledger) -> None:
+        """Takes the tensors over: packs their bytes into a host copy and makes them views of it."""
+        self._layout = lay_out(blocks)
+        self.nbytes = self._layout.nbytes
         self.host: HostBuffer | None = None
         self.device: torch.Tensor | None = None
         self._owner = owner
         self._accelerator = accelerator
         self._ledger = ledger
-        self._buffers = [view for view in self.layout.views if view.place.is_buffer]
-        self._versions: dict[View, int] = {}
-        self._arrived: Event | None = None
+        tied = {id(place.tensor) for block in blocks if len(block.places) > 1 for place in block.places}
+        self._buffers = [view for view in self._layout.views if view.place.is_buffer]
+        self._own_buffers = [view for view in self._buffers if id(view.place.tensor) not in tied]
+        self._versions: dict[View, int | None] = {}
+        self._on_its_way: Event | None = None
+        self._host_views: list[torch.Tensor] = []
         if self.nbytes:
-            self.host = HostBuffer(owner, self.nbytes, accelerator, ledger)
-            for view in self.layout.views:
-                view.of(self.host.tensor).copy_(view.place.tensor)
-            self._bind(self.host.tensor)
+            host = HostBuffer(owner, self.nbytes, accelerator, ledger)
+            pack(blocks, host.tensor)
+            self._keep(host)
+            self.unbind()
 
     def load(self) -> None:
-        """Take device memory and queue the copy into it. Raises torch.OutOfMemoryError, changing nothing."""
+        """Take device memory and queue the copy into it. Raises torch.OutOfMemoryError."""
         if self.device is not None or not self.nbytes:
             return
-        assert self.host is not None, "a unit off the device has a host copy"
+        self._absorb()
         buffer = self._accelerator.allocate(self.nbytes)
+        try:
+            self._on_its_way = self.copy_to(buffer, self._accelerator.record())
+        except BaseException:
+            self._accelerator.free(buffer)
+            raise
         self._ledger.take(self._owner, Tier.DEVICE, self.nbytes)
-        self._arrived = self.copy_to(buffer, self._accelerator.record())
         self.device = buffer
 
     def arrive(self) -> None:
         """Let compute wait for a queued load, and make the tensors views of the device buffer."""
-        if self._arrived is None or self.device is None:
+        if self._on_its_way is None or self.device is None:
             return
-        self._accelerator.wait(self._arrived)
-        self._arrived = None
-        self._bind(self.device)
+        self._accelerator.wait(self._on_its_way)
+        self._on_its_way = None
+        self.bind(self.views(self.device))
 
     def release(self) -> None:
-        """Leave the device: a pointer drop, except for buffers, which a forward pass may have changed."""
+        """Leave the device: a pointer drop, except for buffers that a forward pass has changed."""
         if self.device is None:
             return
-        self.arrive()
-        self.keep_host_copy()
-        assert self.host is not None
-        for view in self._buffers:
-            if _changed(view, self._versions):
-                self._accelerator.read_back(view.of(self.host.tensor), _current(view))
-        self._bind(self.host.tensor)
-        self._accelerator.free(self.device)
+        if self._on_its_way is None:
+            self.keep_host_copy()
+            assert self.host is not None
+            self._absorb()
+            for view in self._buffers:
+                if self._versions[view] is None or self._versions[view] != _version(view.place.tensor):
+                    self._accelerator.read_back(view.of(self.host.tensor), view.of(self.device))
+            self.unbind()
+        buffer, self.device, self._on_its_way = self.device, None, None
+        self._accelerator.free(buffer)
         self._ledger.give_back(self._owner, Tier.DEVICE, self.nbytes)
-        self.device = None
 
     def keep_host_copy(self) -> None:
         """Make sure that there is a host copy, from the device's bytes where there is none."""
-        if self.host is not None or not self.nbytes:
+        if self.host is not None or self.device is None:
             return
-        assert self.device is not None, "a unit without a host copy is on the device"
         self.arrive()
+        self._absorb()
         host = HostBuffer(self._owner, self.nbytes, self._accelerator, self._ledger)
-        self._accelerator.read_back(host.tensor, self.device)
-        self.host = host
+        try:
+            self._accelerator.read_back(host.tensor, self.device)
+        except BaseException:
+            host.drop()
+            raise
+        self._keep(host)
+        self._note_versions()
 
     def drop_host_copy(self) -> None:
         """Give the host copy back; only for a unit that stays on the device."""
@@ -87,39 +101,52 @@ class Unit:
             return
         self.arrive()
         self.host.drop()
-        self.host = None
+        self.host, self._host_views = None, []
 
     def copy_to(self, buffer: torch.Tensor, after: Event | None) -> Event:
         """Queue a copy of the unit into a device buffer that holds it, not before ``after``."""
-        assert self.host is not None
+        assert self.host is not None, "a unit off the device has a host copy"
+        event = self._accelerator.copy(buffer[: self.nbytes], self.host.tensor, pinned=self.host.pinned, after=after)
         self._ledger.streamed_bytes += self.nbytes
-        return self._accelerator.copy(buffer[: self.nbytes], self.host.tensor, pinned=self.host.pinned, after=after)
+        return event
 
-    def bind(self, buffer: torch.Tensor) -> None:
-        """Make the tensors views of a ring slot that holds the unit."""
-        self._bind(buffer)
+    def views(self, buffer: torch.Tensor) -> list[torch.Tensor]:
+        """The tensors as views of a buffer that holds the unit, for `bind`."""
+        return [view.of(buffer) for view in self._layout.views]
+
+    def bind(self, views: Sequence[torch.Tensor]) -> None:
+        """Make the tensors these views of one buffer."""
+        for view, tensor in zip(self._layout.views, views, strict=True):
+            view.place.tensor.data = tensor
+        self._note_versions()
 
     def unbind(self) -> None:
-        """Make the tensors views of the host copy again, after their time in a ring slot."""
-        assert self.host is not None
-        self._bind(self.host.tensor)
+        """Make the tensors views of the host copy again."""
+        self.bind(self._host_views)
 
-    def _bind(self, buffer: torch.Tensor) -> None:
-        for view in self.layout.views:
+    def _keep(self, host: HostBuffer) -> None:
+        # Views of the host copy are made once: a streamed layer is bound to them again after every use.
+        self.host, self._host_views = host, self.views(host.tensor)
+
+    def _note_versions(self) -> None:
+        for view in self._buffers:
+            self._versions[view] = _version(view.place.tensor)
+
+    def _absorb(self) -> None:
+        """Take over the value of a tensor that the model has assigned to a buffer's name.
+
+        One of another shape or dtype, or none at all, is the module's own affair from then on: it is left alone.
+        """
+        for view in self._own_buffers:
             place = view.place
-            place.tensor.data = view.of(buffer)
-            if place.is_buffer:
+            value = place.module._buffers.get(place.name)
+            if value is None or value is place.tensor:
+                continue
+            if value.shape == place.tensor.shape and value.dtype == place.tensor.dtype:
+                place.tensor.copy_(value)
                 place.module._buffers[place.name] = place.tensor
-                self._versions[view] = place.tensor._version
 
 
-def _changed(view: View, versions: dict[View, int]) -> bool:
-    """Whether a forward pass wrote to the buffer, or assigned another tensor to its name."""
-    value = view.place.module._buffers[view.place.name]
-    return value is not view.place.tensor or value._version != versions[view]
-
-
-def _current(view: View) -> torch.Tensor:
-    """What the module holds now: a forward pass may have assigned another tensor to the buffer's name."""
-    value = view.place.module._buffers[view.place.name]
-    return view.place.tensor if value is None or value.shape != view.shape else value
+def _version(tensor: torch.Tensor) -> int | None:
+    """Counts in-place writes; None where torch does not count them, as for tensors made in inference mode."""
+    return None if tensor.is_inference() else int(tensor._version)

@@ -1,0 +1,98 @@
+"""What an entry of a placement means for a component's units, and whether the component can have it at all.
+
+Pure: nothing moves here. An entry that does not suit the component as it was loaded is refused by name before anything
+does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from stowplan_agent.weights.unit import Unit
+from stowplan_api.placement import ComponentPlacement, GroupPlacement, Lifetime, streamed_layers
+
+
+class EntryError(ValueError):
+    """An entry that a component cannot have. The message names the component and says what it can have."""
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The part that each unit plays under one entry, on one rank."""
+
+    permanent: tuple[Unit, ...]
+    """On the device for good."""
+    visiting: tuple[Unit, ...]
+    """On the device in the component's own intervals."""
+    rings: tuple[tuple[tuple[Unit, ...], int], ...]
+    """For each group its streamed units in running order, without empty ones, and its number of slots."""
+    pinned: frozenset[Unit]
+    """Units whose host copy is locked: of an Offload component the first that fit its share, of a group the first that
+    it counts, streamed ones before resident ones."""
+
+
+def roles_of(entry: ComponentPlacement, loose: Unit, groups: Mapping[str, Sequence[Unit]], rank: int) -> Roles:
+    """The roles of a component's units under an entry that `check_entry` accepts."""
+    if entry.mode != "Layerwise":
+        units = (loose, *(unit for layers in groups.values() for unit in layers))
+        share = entry.pinned_bytes[rank] if entry.pinned_bytes else 0
+        resident = entry.mode == "Resident"
+        return Roles(units if resident else (), () if resident else units, (), frozenset(_fitting(units, share)))
+    held: dict[Lifetime, list[Unit]] = {"Permanent": [], "Forward": []}
+    held[entry.loose_lifetime or "Permanent"].append(loose)
+    placed = {group.name: group for group in entry.groups or ()}
+    rings = []
+    pinned: list[Unit] = []
+    for name, layers in groups.items():
+        group = placed[name]
+        indices = set(streamed_layers(len(layers), group.resident_layers, group.policy))
+        streamed = [unit for index, unit in enumerate(layers) if index in indices]
+        resident_units = [unit for index, unit in enumerate(layers) if index not in indices]
+        held[group.lifetime] += resident_units
+        rings.append((tuple(unit for unit in streamed if unit.nbytes), group.slots))
+        keeping = streamed + (resident_units if group.lifetime == "Forward" else [])
+        pinned += keeping[: group.pinned_layers[rank]]
+    return Roles(tuple(held["Permanent"]), tuple(held["Forward"]), tuple(rings), frozenset(pinned))
+
+
+def check_entry(entry: ComponentPlacement, layers: Mapping[str, int], nbytes: int, rank: int) -> None:
+    """Compare an entry with a component's groups (name to number of layers) and bytes, for one rank.
+
+    Raises `EntryError`: a count out of range is refused, never clamped (PLANNING.md, small print).
+    """
+    where = f"component {entry.name}"
+    if entry.pinned_bytes is not None:
+        _check_count(f"{where}: pinnedBytes", entry.pinned_bytes, rank, nbytes)
+    if entry.mode != "Layerwise":
+        return
+    named = {group.name for group in entry.groups or ()}
+    if named != set(layers):
+        known = ", ".join(sorted(layers)) or "no groups of layers"
+        raise EntryError(f"{where}: the entry has groups {', '.join(sorted(named))}; the component has {known}")
+    for group in entry.groups or ():
+        _check_group(f"{where}, group {group.name}", group, layers[group.name], rank)
+
+
+def _fitting(units: Sequence[Unit], share: int) -> Iterator[Unit]:
+    for unit in units:
+        share -= unit.nbytes
+        if share < 0:
+            return
+        yield unit
+
+
+def _check_group(where: str, group: GroupPlacement, layers: int, rank: int) -> None:
+    if group.resident_layers > layers:
+        raise EntryError(f"{where}: {group.resident_layers} residentLayers of {layers} layers; give 0 to {layers}")
+    if group.sharded_layers:
+        raise EntryError(f"{where}: shardedLayers needs several ranks with peer access; leave it out")
+    keeping = layers if group.lifetime == "Forward" else layers - group.resident_layers
+    _check_count(f"{where}: pinnedLayers", group.pinned_layers, rank, keeping)
+
+
+def _check_count(where: str, counts: tuple[int, ...], rank: int, most: int) -> None:
+    if rank >= len(counts):
+        raise EntryError(f"{where} has {len(counts)} numbers; rank {rank} needs one of its own")
+    if counts[rank] > most:
+        raise EntryError(f"{where} of rank {rank} is {counts[rank]}; at most {most} keep a host copy")
