@@ -184,6 +184,9 @@ def write_model(name: str, target: Path) -> Path:
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as scratch:
         written = Path(scratch) / "new"
         MODELS[name]().save_pretrained(written, max_shard_size=MAX_SHARD_SIZE)
+        for path in (written, *written.rglob("*")):
+            # safetensors writes files for their owner only, and a pod reads them as somebody else.
+            path.chmod(0o755 if path.is_dir() else 0o644)
         if target.exists():
             target.rename(Path(scratch) / "old")
         written.rename(target)

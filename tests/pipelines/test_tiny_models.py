@@ -142,3 +142,10 @@ def test_command_line_replaces_a_checkpoint_and_refuses_other_folders(
     assert tiny_models.main(["tiny-wan", str(target)]) == 0
     assert "random weights" in capsys.readouterr().out
     assert json.loads((target / "model_index.json").read_text())["_class_name"] == "WanPipeline"
+
+
+@pytest.mark.parametrize("name", ["tiny-wan"])
+def test_anybody_may_read_a_checkpoint(write_tiny: Callable[[str], Path], name: str) -> None:
+    """A pod runs as another user than the one who wrote the files."""
+    for path in write_tiny(name).rglob("*"):
+        assert path.stat().st_mode & 0o044 == 0o044, path
