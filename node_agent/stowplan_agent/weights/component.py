@@ -121,10 +121,9 @@ class ManagedComponent:
 
     def end(self) -> None:
         """The interval is over: everything that only visited is released."""
-        visitors, self._visitors = self._visitors, []
-        with ExitStack() as stack:  # one that fails must not keep the others
-            for unit in visitors:
-                stack.callback(unit.release)
+        with ExitStack() as stack:  # one that fails must not keep the others; it leaves with the next end
+            for unit in self._visitors:
+                stack.callback(self._dismiss, unit)
             stack.callback(self.pause)
 
     def enter_layer(self, unit: Unit) -> None:
@@ -155,6 +154,10 @@ class ManagedComponent:
         for unit in roles.permanent:
             unit.arrive()
         return roles
+
+    def _dismiss(self, unit: Unit) -> None:
+        unit.release()
+        self._visitors.remove(unit)
 
     def _visit(self, units: Iterable[Unit]) -> None:
         for unit in units:
