@@ -13,6 +13,32 @@ import pytest
 from cluster.played import Operator, Studio, deployment, until
 from localcluster.client import Cluster
 
+MEASURED: dict[str, Any] = {
+    "ranks": [
+        {
+            "rank": 0,
+            "device": "Emulated 40 MiB",
+            "capacityBytes": 40 << 20,
+            "reserveBytes": 1 << 20,
+            "peakBytes": 38 << 20,
+            "linkBytesPerSecond": 1_000_000_000,
+            "pinnedBytes": 0,
+        }
+    ],
+    "components": [
+        {
+            "name": "vae",
+            "mode": "Resident",
+            "residentLayers": 0,
+            "layers": 0,
+            "deviceBytes": 3 << 20,
+            "pinnedBytes": 0,
+            "lifetime": "Permanent",
+        }
+    ],
+    "validation": {"milliseconds": 504, "referenceMilliseconds": 504, "peakBytes": 38 << 20, "bitEqual": True},
+}
+
 
 @pytest.fixture
 def studio(local_cluster: Cluster, namespace: str) -> Studio:
@@ -28,9 +54,9 @@ def operator(studio: Studio, tmp_path: Path) -> Iterator[Operator]:
 
 
 def ready(studio: Studio, *, other_than: str = "") -> str:
-    """Play the agent of the one pod until its deployment is Ready; the pod's name."""
+    """Play the agent of the one pod, with measurements, until its deployment is Ready; the pod's name."""
     pod = studio.running_pod(other_than=other_than)
-    studio.agent_says(pod, "True")
+    studio.agent_says(pod, "True", **MEASURED)
     studio.kubectl("wait", "--for=condition=Ready", "dd/tiny", "--timeout=60s")
     return pod
 
@@ -45,6 +71,9 @@ def test_children_belong_to_the_deployment_and_go_with_it(studio: Studio, operat
         assert owner["uid"] == uid
     slices = studio.cluster.json("-n", studio.namespace, "get", "endpointslices")["items"]
     assert [endpoint["conditions"]["ready"] for entry in slices for endpoint in entry["endpoints"]] == [True]
+    status = studio.get("dd", "tiny")["status"]
+    assert status["placement"] == ["vae: Resident, 3 MiB on the device, Permanent"]
+    assert (status["device"], status["peakBytes"], status["requestMilliseconds"]) == ("Emulated 40 MiB", 38 << 20, 504)
     reasons = {"Created", "PlacementValidated", "GateOpened", "Ready"}
     assert {reason for reason in reasons if studio.events(reason)} == reasons
 
