@@ -1,4 +1,4 @@
-"""A tiny pipeline, one request with a fixed seed, placements by name, and a watch that no weight is read off the device.
+"""A tiny pipeline, one request with a fixed seed, placements by name, and a watch over where weights are read.
 
 Not named ``requests``: test folders come first on the import path, and libraries import a package of that name.
 """

@@ -2,8 +2,8 @@
 
 torch's error is a sentence: "Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.53 GiB of which 1.25 GiB is
 free. ...". The emulated card words it alike, so that one reader serves both. Numbers are rounded by torch to two
-decimals; what is short is therefore a lower bound. Under a ceiling (`set_per_process_memory_fraction`) the card may have
-room and the process none: then the sentence goes on with "1.00 GiB allowed; Of the allocated memory ...".
+decimals; what is short is therefore a lower bound. Under a ceiling (`set_per_process_memory_fraction`) the card may
+have room and the process none: then the sentence goes on with "1.00 GiB allowed; Of the allocated memory ...".
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -121,3 +122,27 @@ def balances(ledger: Ledger) -> dict[str, int]:
 def check(engine: WeightsEngine) -> None:
     """The ledger agrees with the card to the byte."""
     engine.ledger.check(engine.accelerator.counters().weights)
+
+
+PLACEMENTS: dict[str, Callable[[str], ComponentPlacement]] = {
+    "resident": resident,
+    "offload": lambda name: offload(name, pinned=4000),
+    "streamed": lambda name: layerwise({"first": 0, "second": 0}, name=name, loose="Forward"),
+    "half": lambda name: layerwise({"first": 2, "second": 2}, name=name, lifetime="Forward", slots=3, pinned=3),
+}
+
+
+@contextmanager
+def engine_of(placement: str, *names: str, **card: float) -> Iterator[SimpleNamespace]:
+    """An engine over stacks of these names in one placement, inputs, and outputs from before."""
+    with emulated_card(**card) as accelerator, torch.no_grad():
+        stacks = {name: Stack() for name in names or ("part",)}
+        x = torch.rand(3, 16)
+        expected = next(iter(stacks.values()))(x)
+        engine = WeightsEngine(accelerator)
+        engine.adopt(stacks)
+        for name in stacks:
+            engine.place(PLACEMENTS[placement](name))
+        yield SimpleNamespace(engine=engine, stacks=stacks, x=x, expected=expected, card=accelerator)
+        check(engine)
+        engine.close()
