@@ -1,0 +1,110 @@
+"""``stowplan plan``: where the weights of a record should live, on this machine or on one that is not here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from stowplan_agent.cli.output import INFEASIBLE, Output, out, print_json, user_errors
+from stowplan_api.model import ContractError
+from stowplan_api.placement import Placement
+from stowplan_api.plan import Plan
+from stowplan_api.quantity import for_people, parse_quantity
+from stowplan_api.record import CalibrationRecord
+
+DeviceMemory = Annotated[
+    str | None, typer.Option("--device-memory", help="Plan for cards of this size, e.g. 24Gi, instead of the record's.")
+]
+HostMemory = Annotated[
+    str | None,
+    typer.Option("--host-memory", help="Plan for nodes of this host memory; what can be pinned scales with it."),
+]
+
+
+def plan(
+    record: Annotated[Path, typer.Argument(help="A CalibrationRecord, as JSON.")],
+    device_memory: DeviceMemory = None,
+    host_memory: HostMemory = None,
+    current: Annotated[
+        Path | None, typer.Option(help="The placement to move from: the answer is then reachable by safe moves.")
+    ] = None,
+    output: Annotated[Output, typer.Option(help="Form of the output.")] = Output.TABLE,
+) -> None:
+    """Solve for the fastest placement of a record that fits. Exits 3 when none does."""
+    from stowplan_agent.planning import solve
+
+    with user_errors(ContractError):
+        measured = on_machine(CalibrationRecord.read(record), device_memory, host_memory)
+        answer = solve(measured, current=Placement.read(current) if current is not None else None)
+    if output is Output.JSON:
+        print_json(answer.to_json())
+    else:
+        show(measured, answer)
+    if answer.status == "Infeasible":
+        raise typer.Exit(INFEASIBLE)
+
+
+def on_machine(record: CalibrationRecord, device_memory: str | None, host_memory: str | None) -> CalibrationRecord:
+    """The record on cards and nodes of the sizes that the two flags give. Raises `ContractError` for a bad quantity."""
+    from stowplan_agent.planning import with_device_memory, with_host_memory
+
+    if device_memory is not None:
+        record = with_device_memory(record, _quantity("--device-memory", device_memory))
+    if host_memory is not None:
+        record = with_host_memory(record, _quantity("--host-memory", host_memory))
+    return record
+
+
+def _quantity(flag: str, text: str) -> int:
+    try:
+        return parse_quantity(text)
+    except ValueError as error:
+        raise ContractError(f"{flag}: {error}") from None
+
+
+def show(record: CalibrationRecord, answer: Plan) -> None:
+    """Print a plan for people."""
+    if answer.status == "Infeasible":
+        out.print(f"{record.model.name}: no placement fits.", markup=False)
+        for violation in answer.shortfalls:
+            out.print(f"  short: {violation.message}", markup=False)
+        for change in answer.would_fit:
+            out.print(f"  would fit: {change.message}", markup=False)
+        return
+    assert answer.cost is not None
+    table = Table("component", "chosen", "why", title=f"{record.model.name}: {answer.cost.seconds:.4g} s a request")
+    for explanation in answer.explanations:
+        lost = f"not {explanation.lost}: " if explanation.lost else ""
+        table.add_row(explanation.component, explanation.chosen, f"{lost}{explanation.because}")
+    out.print(table)
+    out.print(_peaks(record, answer))
+    if answer.worth is not None:
+        for what, saved in (
+            ("device memory", answer.worth.device_seconds_per_gib),
+            ("host memory", answer.worth.host_seconds_per_gib),
+        ):
+            if saved is not None:
+                out.print(f"One more GiB of {what} would save {saved:.4g} s a request.")
+    for number, move in enumerate(answer.moves, 1):
+        before = move.from_.mode if move.from_ else "nothing"
+        out.print(f"Move {number}: {move.component}, {before} to {move.to.mode}", markup=False)
+    out.print(f"Proven by {answer.proof['solver']} over {answer.proof['space']}.", markup=False)
+
+
+def _peaks(record: CalibrationRecord, answer: Plan) -> Table:
+    from stowplan_agent.planning.limits import reserve_bytes
+
+    assert answer.cost is not None
+    table = Table("interval", "rank", "device", "reserve", "capacity", "left", title="device memory")
+    for index, interval in enumerate(record.intervals):
+        name = f"{interval.component} {interval.entry}" if interval.component else interval.entry
+        for position, rank in enumerate(record.ranks):
+            used = answer.cost.device_bytes[index][position]
+            reserve = reserve_bytes(record, interval, rank)
+            left = rank.capacity_bytes - used - reserve
+            numbers = (for_people(number) for number in (used, reserve, rank.capacity_bytes, left))
+            table.add_row(f"{index} {name}", str(rank.rank), *numbers)
+    return table

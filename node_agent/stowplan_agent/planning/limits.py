@@ -1,0 +1,74 @@
+"""The limits of a record, and the same record on other hardware.
+
+A record answers for a card that is not here: `with_device_memory` and `with_host_memory` are the two flags of the
+command line (PLANNING.md, section 5).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stowplan_api.record import CalibrationRecord, Interval, Rank
+
+MIB: Final = 1 << 20
+GIB: Final = 1 << 30
+LEAST_RESERVE: Final = 512 * MIB
+"""The least reserve: allocator rounding and fragmentation do not shrink with the card (PLANNING.md, small print)."""
+MEASURED_DIVISOR: Final = 50
+"""2 % of capacity where activations were measured on their own shape."""
+UNSURE_DIVISOR: Final = 10
+"""10 % of capacity where they were extrapolated, or where two probes disagreed."""
+
+
+def reserve_divisor(record: CalibrationRecord, interval: Interval) -> int:
+    """The part of the capacity that is kept free in an interval: one over this."""
+    return UNSURE_DIVISOR if record.extrapolated or interval.adaptive else MEASURED_DIVISOR
+
+
+def reserve_bytes(record: CalibrationRecord, interval: Interval, rank: Rank) -> int:
+    """Bytes of ``rank`` that a plan leaves free in ``interval``; ``reserveBytes`` of the rank replaces any default."""
+    if rank.reserve_bytes is not None:
+        return rank.reserve_bytes
+    return max(-(-rank.capacity_bytes // reserve_divisor(record, interval)), LEAST_RESERVE)
+
+
+def activation_bytes(interval: Interval, rank: int) -> int:
+    """Largest activations of the interval on the rank with index ``rank``, over its runs that have passes."""
+    return max((run.activation_bytes[rank] for run in interval.runs if run.passes), default=0)
+
+
+def weight_room(record: CalibrationRecord) -> tuple[tuple[int, ...], ...]:
+    """Interval by rank: bytes that weights may take. Negative where not even activations fit."""
+    return tuple(
+        tuple(
+            rank.capacity_bytes
+            - reserve_bytes(record, interval, rank)
+            - rank.outside_bytes
+            - activation_bytes(interval, index)
+            for index, rank in enumerate(record.ranks)
+        )
+        for interval in record.intervals
+    )
+
+
+def with_device_memory(record: CalibrationRecord, capacity: int) -> CalibrationRecord:
+    """The record on cards of which this process may use ``capacity`` bytes each. Reserves follow."""
+    ranks = tuple(rank.model_copy(update={"capacity_bytes": capacity}) for rank in record.ranks)
+    return record.model_copy(update={"ranks": ranks})
+
+
+def with_host_memory(record: CalibrationRecord, capacity: int) -> CalibrationRecord:
+    """The record on nodes of ``capacity`` bytes of host memory each.
+
+    ``pinnableBytes`` scales in the record's own proportion, rounded down; a node that had no host memory pins nothing.
+    """
+    nodes = tuple(
+        node.model_copy(
+            update={
+                "host_bytes": capacity,
+                "pinnable_bytes": node.pinnable_bytes * capacity // node.host_bytes if node.host_bytes else 0,
+            }
+        )
+        for node in record.nodes
+    )
+    return record.model_copy(update={"nodes": nodes})

@@ -1,0 +1,237 @@
+"""The one cost model: what a placement takes in bytes and seconds. Everything else in this package calls it.
+
+`cost` is section 3 of PLANNING.md with all of its small print. Where that text leaves a choice, the choice is written
+in the docstring of the function that makes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from stowplan_agent.planning.layout import Layout, entry_problems, layout_of
+from stowplan_agent.planning.limits import activation_bytes, reserve_bytes
+from stowplan_agent.planning.ring import Layer, copy_seconds, run_seconds
+from stowplan_agent.planning.timeline import Course, Timeline, timeline_of
+from stowplan_api.placement import Placement
+from stowplan_api.plan import Cost, Violation
+from stowplan_api.quantity import for_people
+from stowplan_api.record import CalibrationRecord, Component, Link, Run
+
+
+def cost(record: CalibrationRecord, placement: Placement) -> Cost:
+    """The price of ``placement``: device bytes by interval and rank, host bytes by node, seconds of one request.
+
+    Bytes are exact integers. Seconds are given for infeasible placements too. What the contract leaves open is
+    settled so:
+
+    - The order of a placement's components does not matter; a component that the record does not have is a violation
+      and is not charged. Other entries that are not allowed are violations and are priced as `layout_of` says.
+    - ``deviceBytes`` has no reserve in it; a violation's ``shortBytes`` has. ``reserveBytes`` of a rank replaces the
+      reserve of every interval, also of adaptive and extrapolated ones.
+    - There is one violation for each broken limit: each interval and rank, each node's pins, each node's host bytes,
+      and each thing that is wrong with an entry.
+    - A workload that an interval does not list has 0 passes there. An interval that no workload runs has no
+      activations, and still must hold what is always on the device.
+    - An interval with 0 passes between two own intervals does not part them: nothing is brought in anew.
+    - A prefetch hides behind the whole preceding interval as the slowest rank makes it, less the seconds in which that
+      interval's own copies (streamed layers, and what it had to bring in) keep this rank's link busy.
+    - A load has no latency term: it is one long copy. A missing ``pinnedBytes`` pins nothing.
+    """
+    entries = {entry.name: entry for entry in placement.components}
+    ranks = len(record.ranks)
+    layouts = {c.name: layout_of(c, entries.get(c.name), ranks) for c in record.components}
+    timeline = timeline_of(record)
+    device = device_bytes(record, timeline, layouts)
+    locked = _by_node(record, {name: layout.locked for name, layout in layouts.items()})
+    host = _by_node(record, {name: layout.host for name, layout in layouts.items()})
+    violations = (
+        *_entry_violations(record, placement),
+        *_device_violations(record, device),
+        *_node_violations(record, locked, host),
+    )
+    seconds = sum(course.share * _course_seconds(record, course, layouts) for course in timeline.courses)
+    return Cost(
+        feasible=not violations,
+        seconds=seconds,
+        device_bytes=device,
+        locked_bytes=locked,
+        host_bytes=host,
+        violations=violations,
+    )
+
+
+def held_bytes(layout: Layout, timeline: Timeline, component: str, interval: int) -> int:
+    """Device bytes that a component holds in one interval, the same on every rank."""
+    at_home = interval in timeline.own[component]
+    if at_home or (layout.prefetch and interval in timeline.before[component]):
+        return layout.always + layout.own
+    return layout.always
+
+
+def device_bytes(
+    record: CalibrationRecord, timeline: Timeline, layouts: Mapping[str, Layout]
+) -> tuple[tuple[int, ...], ...]:
+    """Interval by rank: D of section 3, without the reserve."""
+    table = []
+    for index, interval in enumerate(record.intervals):
+        weights = sum(held_bytes(layout, timeline, name, index) for name, layout in layouts.items())
+        table.append(
+            tuple(
+                rank.outside_bytes + activation_bytes(interval, position) + weights
+                for position, rank in enumerate(record.ranks)
+            )
+        )
+    return tuple(table)
+
+
+@dataclass(frozen=True, slots=True)
+class StaySeconds:
+    """One interval of one workload on one rank."""
+
+    load: float
+    """Bringing in what is not always on the device, with nothing hidden."""
+    run: float
+    """All passes."""
+    copies: float
+    """Seconds in which streamed layers keep the link busy."""
+
+
+def stay_seconds(component: Component, layout: Layout, run: Run, loads: bool, rank: int, link: Link) -> StaySeconds:
+    """Seconds of one component's interval on the rank with index ``rank``, before any prefetch hides a part."""
+    layers, slots = pass_layers(component, layout, run, rank, link)
+    return StaySeconds(
+        load=load_seconds(layout, rank, link) if loads else 0.0,
+        run=run_seconds(run.passes, run.loose_seconds, layers, slots, link.contention),
+        copies=copy_seconds(run.passes, layers),
+    )
+
+
+def load_seconds(layout: Layout, rank: int, link: Link) -> float:
+    """Seconds to bring in what is not always on the device, one long copy at each rate."""
+    pinned, pageable = layout.loads[rank]
+    return pinned / link.pinned_bytes_per_second + pageable / link.pageable_bytes_per_second
+
+
+def pass_layers(component: Component, layout: Layout, run: Run, rank: int, link: Link) -> tuple[list[Layer], list[int]]:
+    """The layers of one pass in running order (groups that ``run`` lists, in the record's order), and ring sizes."""
+    rings = {ring.group: (index, ring) for index, ring in enumerate(layout.rings)}
+    layers = []
+    for group in component.groups:
+        seconds = run.layer_seconds.get(group.name)
+        if seconds is None:
+            continue
+        index, ring = rings.get(group.name, (-1, None))
+        copies: dict[int, float] = {}
+        for order, layer in enumerate(ring.streamed if ring else ()):
+            pinned = ring is not None and order < ring.pinned[rank]
+            rate = link.pinned_bytes_per_second if pinned else link.pageable_bytes_per_second
+            copies[layer] = link.latency_seconds + group.layer_bytes[layer] / rate
+        for layer, duration in enumerate(seconds):
+            copy = copies.get(layer)
+            layers.append(Layer(duration, -1, 0.0) if copy is None else Layer(duration, index, copy))
+    return layers, [ring.slots for ring in layout.rings]
+
+
+def _course_seconds(record: CalibrationRecord, course: Course, layouts: Mapping[str, Layout]) -> float:
+    """Seconds of one request of one workload: intervals in order, each as long as its slowest rank."""
+    components = {component.name: component for component in record.components}
+    total = 0.0
+    idle = [0.0] * len(record.ranks)
+    """Seconds of the interval before in which each rank's link had nothing to do."""
+    for stay in course.stays:
+        if stay.component is None:
+            interval_seconds = stay.run.passes * stay.run.loose_seconds
+            idle = [interval_seconds] * len(record.ranks)
+            total += interval_seconds
+            continue
+        layout = layouts[stay.component]
+        component = components[stay.component]
+        known: dict[object, StaySeconds] = {}
+        exposed, copies, runs = [], [], []
+        for rank, described in enumerate(record.ranks):
+            key = (described.link, layout.loads[rank], *(ring.pinned[rank] for ring in layout.rings))
+            if key not in known:
+                known[key] = stay_seconds(component, layout, stay.run, stay.loads, rank, described.link)
+            part = known[key]
+            hidden = min(part.load, max(idle[rank], 0.0)) if layout.prefetch and stay.before is not None else 0.0
+            exposed.append(part.load - hidden)
+            copies.append(part.copies)
+            runs.append(part.run)
+        interval_seconds = max(load + run for load, run in zip(exposed, runs, strict=True))
+        idle = [interval_seconds - load - copy for load, copy in zip(exposed, copies, strict=True)]
+        total += interval_seconds
+    return total
+
+
+def _by_node(record: CalibrationRecord, bytes_a_rank: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+    total = {node.name: 0 for node in record.nodes}
+    for index, rank in enumerate(record.ranks):
+        total[rank.node] += sum(ranks[index] for ranks in bytes_a_rank.values())
+    return total
+
+
+def _entry_violations(record: CalibrationRecord, placement: Placement) -> list[Violation]:
+    entries = {entry.name: entry for entry in placement.components}
+    known = [component.name for component in record.components]
+    found = [
+        Violation(
+            constraint="entry",
+            component=name,
+            message=f"component {name} is not in the record, which has {', '.join(known)}",
+        )
+        for name in entries
+        if name not in known
+    ]
+    for component in record.components:
+        for problem in entry_problems(component, entries.get(component.name), len(record.ranks)):
+            found.append(Violation(constraint="entry", component=component.name, message=problem))
+    return found
+
+
+def interval_name(record: CalibrationRecord, index: int) -> str:
+    """An interval for people: its component, if any, and its entry."""
+    interval = record.intervals[index]
+    return f"{interval.component} {interval.entry}" if interval.component else interval.entry
+
+
+def _device_violations(record: CalibrationRecord, device: tuple[tuple[int, ...], ...]) -> list[Violation]:
+    found = []
+    for index, interval in enumerate(record.intervals):
+        for position, rank in enumerate(record.ranks):
+            reserve = reserve_bytes(record, interval, rank)
+            short = device[index][position] + reserve - rank.capacity_bytes
+            if short <= 0:
+                continue
+            name = interval_name(record, index)
+            message = (
+                f"interval {index} ({name}) on rank {rank.rank} needs {for_people(device[index][position])} "
+                f"and a reserve of {for_people(reserve)}, {short} bytes more than the "
+                f"{for_people(rank.capacity_bytes)} there are"
+            )
+            found.append(
+                Violation(
+                    constraint="device", interval=index, entry=name, rank=rank.rank, short_bytes=short, message=message
+                )
+            )
+    return found
+
+
+def _node_violations(record: CalibrationRecord, locked: dict[str, int], host: dict[str, int]) -> list[Violation]:
+    found = []
+    for node in record.nodes:
+        over_pins = locked[node.name] - node.pinnable_bytes
+        if over_pins > 0:
+            message = (
+                f"node {node.name}: {for_people(locked[node.name])} of host memory locked, {over_pins} bytes more than "
+                f"the {for_people(node.pinnable_bytes)} that can be pinned"
+            )
+            found.append(Violation(constraint="pinned", node=node.name, short_bytes=over_pins, message=message))
+        over_host = host[node.name] - node.host_bytes
+        if over_host > 0:
+            message = (
+                f"node {node.name}: {for_people(host[node.name])} of host copies, {over_host} bytes more than the "
+                f"{for_people(node.host_bytes)} of host memory"
+            )
+            found.append(Violation(constraint="host", node=node.name, short_bytes=over_host, message=message))
+    return found

@@ -1,0 +1,170 @@
+"""One run of a component over its layers: a copy engine and a compute engine, and nothing else.
+
+This is the recurrence of PLANNING.md, section 3. It promises the seconds of a run with several rings, several passes
+and contention, exactly as the recurrence says; it knows nothing of records, placements or memory.
+
+Three facts make it short and fast.
+
+- A slot becomes free only when a layer ends, and layers run one after the other. So while a layer computes, no copy
+  becomes possible that was not possible at its start: the copies that run beside it form one unbroken stretch from its
+  start to the end of the last copy that has a slot. Contention is then one closed formula a layer.
+- Layers that are not streamed free no slot and wait for nothing, so a stretch of them is one step.
+- Passes repeat. As soon as the state at the end of a pass equals the state at the end of the pass before, every further
+  pass takes the same seconds, up to the last ones, whose copies run out.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+SAME_STATE: Final = 1e-12
+"""Two states are the same if their times differ by less than this share of a pass: far below any measurement."""
+
+
+class Layer(NamedTuple):
+    """One layer of a pass, in running order."""
+
+    seconds: float
+    """Compute, alone on the device."""
+    ring: int
+    """Index of the ring that it is streamed through; -1 for a layer that is on the device."""
+    copy_seconds: float
+    """Latency and bytes over rate; 0 for a layer that is on the device."""
+
+
+def run_seconds(passes: int, loose: float, layers: Sequence[Layer], slots: Sequence[int], contention: float) -> float:
+    """Seconds of ``passes`` passes over ``layers``, from cold rings to the end of the last layer.
+
+    ``loose`` is the compute of a pass before its first layer, ``slots`` the size of each ring, ``contention`` how much
+    slower compute is while a copy runs. Copies run one at a time in the order in which layers run, across rings and
+    passes; nothing is copied after its last use.
+    """
+    lead, streamed = _steps(loose, layers)
+    if not streamed or passes <= 0:
+        return max(passes, 0) * lead
+    return _Simulation(lead, streamed, slots, contention).run(passes)
+
+
+def copy_seconds(passes: int, layers: Sequence[Layer]) -> float:
+    """Seconds in which the copies of such a run keep the link busy."""
+    return passes * sum(layer.copy_seconds for layer in layers)
+
+
+def least_seconds(passes: int, loose: float, layers: Sequence[Layer], contention: float) -> float:
+    """A lower bound of `run_seconds` that needs no simulation.
+
+    All copies run before the run ends, and compute beside them goes 1/contention as fast; compute idles until the first
+    copy is there; and the layers after the last streamed one run when all copies are done.
+    """
+    compute = loose + sum(layer.seconds for layer in layers)
+    copies = copy_seconds(passes, layers)
+    lead, streamed = _steps(loose, layers)
+    if not streamed:
+        return passes * compute
+    idle = max(0.0, streamed[0].copy - lead * contention)
+    tail = streamed[-1].seconds + streamed[-1].gap
+    return max(passes * compute + copies * (1 - 1 / contention) + idle / contention, copies + tail)
+
+
+class _Step(NamedTuple):
+    """A streamed layer, and the compute from its end to the next streamed one."""
+
+    ring: int
+    copy: float
+    seconds: float
+    gap: float
+
+
+def _steps(loose: float, layers: Sequence[Layer]) -> tuple[float, list[_Step]]:
+    lead = loose
+    steps: list[_Step] = []
+    for layer in layers:
+        if layer.ring >= 0:
+            steps.append(_Step(layer.ring, layer.copy_seconds, layer.seconds, 0.0))
+        elif steps:
+            steps[-1] = steps[-1]._replace(gap=steps[-1].gap + layer.seconds)
+        else:
+            lead += layer.seconds
+    return lead, steps
+
+
+class _Simulation:
+    """The state of both engines. Times count from the start of the pass that runs."""
+
+    def __init__(self, lead: float, steps: list[_Step], slots: Sequence[int], contention: float) -> None:
+        self.lead = lead
+        self.steps = steps
+        self.free = list(slots)
+        self.guard = max(slots) + 1
+        """No ring runs further ahead than its slots, so only so many passes at the end differ."""
+        self.contention = contention
+        self.ready: deque[float] = deque()
+        """Ends of the copies that no layer has used yet, in order."""
+        self.copied = 0.0
+        """End of the last copy that has a slot."""
+        self.head = 0
+        """The step whose copy is next."""
+
+    def run(self, passes: int) -> float:
+        total = 0.0
+        copies_left = passes * len(self.steps)
+        copies_left = self._fill(0.0, copies_left)
+        left = passes
+        before: tuple[float, ...] | None = None
+        marks: tuple[int, ...] | None = None
+        while left:
+            took, copies_left = self._pass(copies_left)
+            total += took
+            left -= 1
+            state = (took, self.copied, *self.ready)
+            now_marks = (self.head, *self.free)
+            if left > self.guard and marks == now_marks and before is not None and _close(before, state, took):
+                skipped = left - self.guard
+                total += skipped * took
+                copies_left -= skipped * len(self.steps)
+                left = self.guard
+            before, marks = state, now_marks
+        return total
+
+    def _pass(self, copies_left: int) -> tuple[float, int]:
+        ready, free = self.ready, self.free
+        now = self._compute(0.0, self.lead)
+        for ring, _, seconds, gap in self.steps:
+            now = max(now, ready.popleft())
+            now = self._compute(now, seconds)
+            free[ring] += 1
+            copies_left = self._fill(now, copies_left)
+            if gap:
+                now = self._compute(now, gap)
+        self.copied = max(self.copied - now, 0.0)
+        for index, end in enumerate(ready):
+            ready[index] = max(end - now, 0.0)
+        return now, copies_left
+
+    def _compute(self, now: float, seconds: float) -> float:
+        beside = self.copied - now
+        if beside <= 0:
+            return now + seconds
+        if seconds * self.contention <= beside:
+            return now + seconds * self.contention
+        return now + seconds + beside * (1 - 1 / self.contention)
+
+    def _fill(self, now: float, copies_left: int) -> int:
+        """Start every copy whose slot is free at ``now``; the first that has none holds up those behind it."""
+        while copies_left:
+            step = self.steps[self.head]
+            if not self.free[step.ring]:
+                break
+            self.free[step.ring] -= 1
+            self.copied = max(self.copied, now) + step.copy
+            self.ready.append(self.copied)
+            self.head = self.head + 1 if self.head + 1 < len(self.steps) else 0
+            copies_left -= 1
+        return copies_left
+
+
+def _close(before: tuple[float, ...], after: tuple[float, ...], scale: float) -> bool:
+    limit = SAME_STATE * scale
+    return len(before) == len(after) and all(abs(a - b) <= limit for a, b in zip(before, after, strict=True))

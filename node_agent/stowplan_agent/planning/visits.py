@@ -1,0 +1,91 @@
+"""All intervals of one component, over all workloads, and the links that its ranks copy over: what prices its options.
+
+As long as nothing is prefetched, the seconds of a component depend on no other component, so they are worked out here
+once and serve every combination.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stowplan_agent.planning.layout import Layout
+from stowplan_agent.planning.price import load_seconds, pass_layers, stay_seconds
+from stowplan_agent.planning.ring import least_seconds
+from stowplan_agent.planning.timeline import Timeline
+from stowplan_api.record import CalibrationRecord, Component
+
+StayTimes = tuple[float, ...]
+"""Seconds, one number for each stay of the component in each workload."""
+
+
+def weighted(shares: Sequence[float], times: Sequence[float]) -> float:
+    """Sum of ``times``, each times its share."""
+    return sum(share * seconds for share, seconds in zip(shares, times, strict=True))
+
+
+class Visits:
+    """The stays of one component. Ranks with equal links are one link class: they always take the same time."""
+
+    def __init__(self, record: CalibrationRecord, timeline: Timeline, component: Component) -> None:
+        self.component = component
+        self.stays = [
+            (course.share, stay)
+            for course in timeline.courses
+            for stay in course.stays
+            if stay.component == component.name
+        ]
+        self.shares = [share for share, _ in self.stays]
+        self.links = list(dict.fromkeys(rank.link for rank in record.ranks))
+        self.link_of = [self.links.index(rank.link) for rank in record.ranks]
+        """Link class of each rank."""
+        self.loads = sum(share for share, stay in self.stays if stay.loads)
+        """How often a request brings the component in, averaged over workloads."""
+        self._runs: dict[object, float] = {}
+
+    def times(self, layout: Layout, rank: int, link: int) -> StayTimes:
+        """Seconds of each stay over a link of class ``link``, with what ``layout`` says of the given rank."""
+        return tuple(
+            (load_seconds(layout, rank, self.links[link]) if stay.loads else 0.0) + self._run(index, layout, rank, link)
+            for index, (_, stay) in enumerate(self.stays)
+        )
+
+    def seconds(self, layout: Layout) -> float:
+        """Part of a request, averaged over workloads; the slowest rank of each stay counts."""
+        ranks = [self.times(layout, rank, link) for rank, link in enumerate(self.link_of)]
+        return weighted(self.shares, [max(times) for times in zip(*ranks, strict=True)])
+
+    def least(self, layout: Layout) -> float:
+        """A lower bound of `seconds` that simulates nothing."""
+        bounds = []
+        for _, stay in self.stays:
+            slowest = 0.0
+            for index, link in enumerate(self.links):
+                rank = self.link_of.index(index)
+                layers, _ = pass_layers(self.component, layout, stay.run, rank, link)
+                load = load_seconds(layout, rank, link) if stay.loads else 0.0
+                run = least_seconds(stay.run.passes, stay.run.loose_seconds, layers, link.contention)
+                slowest = max(slowest, load + run)
+            bounds.append(slowest)
+        return weighted(self.shares, bounds)
+
+    def most(self) -> float:
+        """More seconds than any entry takes: every byte copied, unpinned, in every pass and once more."""
+        layers = sum(len(group.layer_bytes) for group in self.component.groups)
+        copies = max(
+            self.component.total_bytes() / link.pageable_bytes_per_second + link.latency_seconds * layers
+            for link in self.links
+        )
+        contention = max(link.contention for link in self.links)
+        total = 0.0
+        for share, stay in self.stays:
+            compute = stay.run.loose_seconds + sum(map(sum, stay.run.layer_seconds.values()))
+            total += share * ((stay.run.passes + 1) * copies + contention * stay.run.passes * compute)
+        return total
+
+    def _run(self, index: int, layout: Layout, rank: int, link: int) -> float:
+        """Seconds of all passes. Lifetimes do not matter to them: options that differ only there share a simulation."""
+        key = (index, link, tuple((ring.streamed, ring.slots, ring.pinned[rank]) for ring in layout.rings))
+        if key not in self._runs:
+            run = self.stays[index][1].run
+            self._runs[key] = stay_seconds(self.component, layout, run, False, rank, self.links[link]).run
+        return self._runs[key]

@@ -1,0 +1,112 @@
+"""``stowplan plan`` and ``stowplan cost``: what is printed, exit codes, and one sentence for bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from stowplan_agent.cli.cost import cost
+from stowplan_agent.cli.plan import plan
+
+RECORDS = Path(__file__).parent.parent / "planning" / "records"
+SMALL = RECORDS / "small"
+
+app = typer.Typer()
+app.command()(plan)
+app.command()(cost)
+
+
+def run(*arguments: object, stdin: str | None = None) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
+    return result.exit_code, result.stdout, result.stderr
+
+
+def one_line(path: Path) -> str:
+    return json.dumps(json.loads(path.read_text()))
+
+
+def test_plan_prints_json() -> None:
+    code, out, _ = run("plan", SMALL / "device-03.json", "--output", "json")
+    answer = json.loads(out)
+    assert code == 0
+    assert (answer["kind"], answer["status"], answer["cost"]["feasible"]) == ("Plan", "Optimal", True)
+    assert answer["proof"]["status"] == "OPTIMAL" and answer["proof"]["space"]
+    assert {"placement", "explanations", "worth", "moves"} <= answer.keys()
+
+
+def test_plan_prints_a_table() -> None:
+    code, out, _ = run("plan", SMALL / "device-03.json")
+    assert code == 0
+    assert "denoiser" in out and "s a request" in out and "One more GiB" in out
+
+
+def test_an_infeasible_plan_prints_and_exits_3() -> None:
+    code, out, _ = run("plan", SMALL / "infeasible-by-a-byte-01.json", "--output", "json")
+    answer = json.loads(out)
+    assert code == 3
+    assert answer["status"] == "Infeasible" and answer["shortfalls"][0]["shortBytes"] == 1 and answer["wouldFit"]
+    code, out, _ = run("plan", SMALL / "device-03.json", "--device-memory", "1Gi")
+    assert code == 3 and "would fit" in out
+
+
+def test_moves_have_from_and_to() -> None:
+    code, out, _ = run(
+        "plan", SMALL / "moves-02.json", "--current", SMALL / "moves-02.current.json", "--output", "json"
+    )
+    assert code == 0
+    assert all({"component", "from", "to"} <= move.keys() for move in json.loads(out)["moves"])
+    assert json.loads(out)["moves"]
+
+
+def test_cost_prints_a_line_for_each_placement(tmp_path: Path) -> None:
+    line = one_line(SMALL / "moves-02.current.json")
+    file = tmp_path / "placements.jsonl"
+    file.write_text(f"{line}\n\n{line}\n")
+    code, out, _ = run("cost", SMALL / "moves-02.json", file)
+    lines = [json.loads(text) for text in out.splitlines()]
+    assert code == 0 and len(lines) == 2
+    assert lines[0].keys() == {"feasible", "seconds", "deviceBytes", "lockedBytes", "hostBytes", "violations"}
+    code, out, _ = run("cost", SMALL / "moves-02.json", "-", "--host-memory", "1Gi", stdin=line)
+    assert code == 0
+    assert {one["constraint"] for one in json.loads(out)["violations"]} == {"host", "pinned"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("plan", "nowhere.json"), "cannot be read"),
+        (("plan", SMALL / "moves-02.current.json"), "CalibrationRecord field"),
+        (("plan", SMALL / "device-03.json", "--device-memory", "many"), "is not a quantity"),
+        (("plan", SMALL / "device-03.json", "--device-memory=-1Gi"), "is negative"),
+        (("plan", SMALL / "device-03.json", "--host-memory", "9999Ei"), "out of range"),
+        (("plan", SMALL / "device-03.json", "--current", SMALL / "moves-02.current.json"), "component encoder"),
+        (("cost", SMALL / "device-03.json", "nowhere.jsonl"), "cannot be read"),
+    ],
+)
+def test_bad_input_is_one_sentence(arguments: tuple[object, ...], words: str) -> None:
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert words in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        ("{", "line 2: is not JSON"),
+        ("[]", "line 2"),
+        (
+            '{"apiVersion":"stowplan.dev/v1alpha1","kind":"Placement","components":[{"name":"vae","mode":"Resident"}]}',
+            "vae",
+        ),
+        ('{"apiVersion":"stowplan.dev/v1alpha1","kind":"Placement","components":[{"name":"e","mode":"Swap"}]}', "mode"),
+    ],
+)
+def test_a_bad_line_is_named_and_nothing_is_printed(second: str, words: str) -> None:
+    stdin = one_line(SMALL / "moves-02.current.json") + "\n" + second + "\n"
+    code, out, err = run("cost", SMALL / "moves-02.json", "-", stdin=stdin)
+    assert (code, out) == (2, "")
+    assert words in err and "line 2" in err and err.count("\n") == 1
