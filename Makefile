@@ -19,7 +19,7 @@ setup: .venv/ready
 	@$(PYTHON) -c 'import sys; sys.exit("stowplan needs Python 3.11 or later, and $(PYTHON) is " + sys.version.split()[0] + "; set PYTHON=") if sys.version_info < (3, 11) else 0'
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "installing into .venv (about 6 GiB, most of it torch; some minutes the first time) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[operator,agent,dev]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt --editable '.[operator,agent,dev]'
 	@touch $@
 
 demo: setup

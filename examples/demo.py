@@ -7,6 +7,8 @@ but the tiny checkpoints, which have random weights, and the mounts that let pod
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import shutil
@@ -82,7 +84,8 @@ def _cluster(layout: Layout) -> tuple[Cluster, dict[str, Any]]:
         raise ClusterError(f"{reason}; set KUBECONFIG to use a cluster that you have")
     for name in MODELS:
         _step(f"write {name}, a tiny checkpoint with random weights")
-        write_model(name, _models(layout) / name)
+        with contextlib.redirect_stderr(io.StringIO()):  # progress bars of a second's work
+            write_model(name, _models(layout) / name)
     _step("build and start Kubernetes (some minutes the first time, seconds after that)")
     local.start(layout)
     return Cluster.of_layout(layout), _with_models(HostPython.here().chart_values(), _models(layout))
@@ -135,12 +138,13 @@ def _show_placement(cluster: Cluster) -> None:
     status = cluster.json("get", "rp")["items"][0]["status"]
     console.print("\n[bold]the placement, and why[/]")
     for reason in status["plan"]["explanations"]:
-        console.print(f"  {reason}", markup=False)
+        console.print(f"  {reason}", markup=False, soft_wrap=True)
     plan, proof, rank = status["plan"], status["validation"], status["ranks"][0]
     console.print(
         f"  predicted {plan['predictedMilliseconds']} ms and {plan['predictedPeakBytes']} bytes; measured "
         f"{proof['milliseconds']} ms and {proof['peakBytes']} bytes of {rank['capacityBytes']}; "
-        f"{proof['referenceMilliseconds']} ms with everything streamed; bit-equal: {proof['bitEqual']}"
+        f"{proof['referenceMilliseconds']} ms with everything streamed; bit-equal: {proof['bitEqual']}",
+        soft_wrap=True,
     )
 
 

@@ -77,11 +77,21 @@ class HostedPipeline:
         try:
             with torch.no_grad():
                 output = self._pipeline(**request.arguments(type(self._pipeline).__call__, stop=stop))
-        except (torch.OutOfMemoryError, Stopped) as error:
+        except BaseException as error:
+            self._forget()
+            if not isinstance(error, (torch.OutOfMemoryError, Stopped)):
+                raise
             # The traceback's frames hold the request's tensors; without them its memory is free at once.
             traceback.clear_frames(error.__traceback__)
             raise type(error)(*error.args) from None
         return as_frames(getattr(output, "frames", None) if hasattr(output, "frames") else output.images)
+
+    def _forget(self) -> None:
+        """Drop what a broken-off request left in its modules: causal VAEs keep features of earlier frames in one."""
+        for module in self.modules().values():
+            clear = getattr(module, "clear_cache", None)
+            if callable(clear):
+                clear()
 
 
 def as_frames(output: Any) -> Frames:

@@ -1,0 +1,57 @@
+"""The hosted pipeline gives everything back, however a request ends."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from stowplan_agent.accelerators.emulated import EmulatedAccelerator, EmulatedCard
+from stowplan_agent.pipeline import HostedPipeline, PipelineRequest
+from stowplan_agent.pipeline.request import Stopped
+
+CLIP = PipelineRequest(width=128, height=128, frames=17, steps=2)
+LATENTS = 16 * 5 * 16 * 16 * 4
+"""Bytes of the clip's latents; the decoder's features of one frame are many times as large."""
+
+
+def _stop_at_once() -> bool:
+    return True
+
+
+def _broken(_module: torch.nn.Module, _args: object) -> None:
+    raise RuntimeError("a layer broke")
+
+
+@pytest.mark.parametrize("end", ["out of memory in decode", "stopped", "an error in decode"])
+def test_a_request_that_breaks_off_leaves_no_activation_behind(tiny_wan: Path, end: str) -> None:
+    """A causal VAE keeps features of earlier frames in itself while it decodes."""
+    card = EmulatedAccelerator(EmulatedCard(capacity_bytes=(24 << 20) if end.startswith("out of") else (1 << 30)))
+    hosted = HostedPipeline.load(tiny_wan, "float32", card.device)
+    stop: Callable[[], bool] | None = _stop_at_once if end == "stopped" else None
+    expected: dict[str, type[Exception]] = {
+        "out of memory in decode": torch.OutOfMemoryError,
+        "stopped": Stopped,
+        "an error in decode": RuntimeError,
+    }
+    with card.running():
+        hosted.run(replace(CLIP, width=32, height=32, frames=5))
+        before = _held(card)
+        if end.startswith("an error"):
+            hosted.modules()["vae"].decoder.conv_out.register_forward_pre_hook(_broken)
+        try:
+            hosted.run(CLIP, stop=stop)
+        except expected[end]:
+            pass  # not pytest.raises: it would keep the traceback, and that the tensors
+        else:
+            pytest.fail("the request did not break off")
+        assert _held(card) - before <= 4 * LATENTS, "a scheduler keeps some latents until the next request, no more"
+
+
+def _held(card: EmulatedAccelerator) -> int:
+    gc.collect()
+    return card.counters().allocated
