@@ -59,3 +59,8 @@ def _observe(interval: WatchedInterval, accelerator: Accelerator, link: Link) ->
             for group, count in groups.items()
         },
     )
+
+
+def timeline_of(observations: Sequence[Observation]) -> list[tuple[str | None, str]]:
+    """Which components ran, in order: what two requests of one pipeline should have in common."""
+    return [(observation.component, observation.entry) for observation in observations]

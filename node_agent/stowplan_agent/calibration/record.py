@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from stowplan_agent.calibration.observation import Observation
+from stowplan_agent.calibration.observation import Observation, timeline_of
 from stowplan_api.record import (
     CalibrationRecord,
     Component,
@@ -44,26 +44,23 @@ def build_record(
     link: Link,
     *,
     provenance: Sequence[str] = (),
-    activation_scale: float | None = None,
+    extrapolated: bool = False,
 ) -> CalibrationRecord:
-    """One record of one rank.
+    """One record of one rank. ``extrapolated``: some observations are not of the declared shape itself.
 
-    ``activation_scale`` says that the observations are of a lighter shape than declared: activations are multiplied by
-    it, pass by pass seconds too, and the record is marked extrapolated. Raises `CalibrationError` where the shapes'
-    requests do not run the same components in the same order.
+    Raises `CalibrationError` where the shapes' requests do not run the same components in the same order.
     """
     observed = list(workloads.items())
-    first = _timeline(observed[0][1])
+    first = timeline_of(observed[0][1])
     for workload, observations in observed[1:]:
-        if _timeline(observations) != first:
+        if timeline_of(observations) != first:
             raise CalibrationError(
                 f"shapes {observed[0][0].name} and {workload.name} run different components; declare them apart"
             )
-    scale = 1.0 if activation_scale is None else activation_scale
     return CalibrationRecord(
         model=model,
         provenance=tuple(provenance),
-        extrapolated=activation_scale is not None,
+        extrapolated=extrapolated,
         workloads=tuple(workload for workload, _ in observed),
         nodes=(Node(name=machine.node, pinnable_bytes=machine.pinnable_bytes, host_bytes=machine.host_bytes),),
         ranks=(
@@ -82,25 +79,19 @@ def build_record(
             Interval(
                 component=component,
                 entry=entry,
-                runs=tuple(_run(workload, observations[index], scale) for workload, observations in observed),
+                runs=tuple(_run(workload, observations[index]) for workload, observations in observed),
             )
             for index, (component, entry) in enumerate(first)
         ),
     )
 
 
-def _timeline(observations: Sequence[Observation]) -> list[tuple[str | None, str]]:
-    return [(observation.component, observation.entry) for observation in observations]
-
-
-def _run(workload: Workload, observation: Observation, scale: float) -> Run:
+def _run(workload: Workload, observation: Observation) -> Run:
     return Run(
         workload=workload.name,
         passes=observation.passes,
         calls=None if observation.calls == observation.passes else observation.calls,
-        activation_bytes=(round(observation.activation_bytes * scale),),
-        loose_seconds=observation.loose_seconds * scale,
-        layer_seconds={
-            group: tuple(seconds * scale for seconds in layers) for group, layers in observation.layer_seconds.items()
-        },
+        activation_bytes=(observation.activation_bytes,),
+        loose_seconds=observation.loose_seconds,
+        layer_seconds=dict(observation.layer_seconds),
     )

@@ -7,6 +7,7 @@ different components is an interval too, without a component.
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -44,6 +45,8 @@ class Watch:
         self._entered: Event | None = None
         self._gap: WatchedInterval | None = None
         self._streamed_before = 0
+        self._raised = False
+        """The last component was left by an exception, and nothing has run since."""
 
     def begin(self) -> None:
         """The request begins."""
@@ -57,7 +60,7 @@ class Watch:
 
     def running(self) -> str:
         """What runs now, for a message: the name of the component, or of the stretch between two."""
-        if self._gap is not None:
+        if self._gap is not None and not self._raised:
             last = self.intervals[-1].component if self.intervals else None
             return f"the interval after {last}" if last else "the interval before the first component"
         current = self.intervals[-1]
@@ -66,6 +69,7 @@ class Watch:
     def component_awaited(self, component: str, entry: str) -> None:
         """A component was called: the gap before it ends here, its loads come next."""
         gap = self._close_gap()
+        self._raised = False
         last = self.intervals[-1] if self.intervals else None
         if last is not None and last.component == component:
             # The gap belongs to the interval: a scheduler's step between two calls of a denoiser.
@@ -90,6 +94,8 @@ class Watch:
 
     def component_left(self, component: str, entry: str) -> None:
         """The call is over; a gap begins."""
+        # Hooks that are always called run while the exception of the call is being handled.
+        self._raised = sys.exc_info()[0] is not None
         current = self.intervals[-1]
         current.end = self._accelerator.record()
         current.streamed_bytes += self._streamed() - self._streamed_before

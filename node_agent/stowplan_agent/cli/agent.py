@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from stowplan_agent.cli.output import fail, user_errors
+from stowplan_agent.cli.output import exit_code, fail, user_errors
 from stowplan_agent.cli.specification import local_spec
 from stowplan_api.contract import Env
 from stowplan_api.model import ContractError
@@ -31,6 +31,7 @@ def agent(
     """Inventory, measure, plan, apply, validate, and serve on HTTP once that is proven."""
     from stowplan_agent.cluster.client import ApiServerError
     from stowplan_agent.cluster.identity import read_identity
+    from stowplan_agent.lifecycle import StartError
     from stowplan_agent.lifecycle.agent import Agent
     from stowplan_agent.lifecycle.settings import StartSettings
     from stowplan_agent.lifecycle.threads import limit_threads
@@ -42,6 +43,7 @@ def agent(
     environment = dict(os.environ)
     if accelerator is not None:
         environment[Env.ACCELERATOR] = accelerator
+    limit: int | None
     with user_errors(ContractError, FaultError, ServerError, ApiServerError):
         identity = read_identity(environment)
         if identity is not None:
@@ -58,8 +60,11 @@ def agent(
                 host_memory=host_memory,
                 port=port,
             )
-            limit = parse_quantity(host_memory) if host_memory else 0
+            limit = parse_quantity(host_memory) if host_memory is not None else None
         limit_threads()
-        settings = StartSettings.read(spec, environment, memory_limit=limit or None)
-        code = Agent(settings, identity).run()
+        settings = StartSettings.read(spec, environment, memory_limit=limit)
+        try:
+            code = Agent(settings, identity).run()
+        except StartError as error:
+            fail(str(error), exit_code(error.reason))
     raise typer.Exit(code)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from stowplan_agent.cli.output import Output, err, fail, out, print_json, user_errors
+from stowplan_agent.cli.output import WENT_WRONG, Output, err, exit_code, fail, out, print_json, user_errors
 from stowplan_agent.cli.specification import local_spec
 from stowplan_api.model import ContractError
 from stowplan_api.quantity import for_people, parse_quantity
@@ -29,11 +29,13 @@ def calibrate(
     output: Annotated[Output, typer.Option(help="table or json.")] = Output.TABLE,
 ) -> None:
     """Measure one request of each shape and write the record that plans are made from."""
+    from stowplan_agent.lifecycle import StartError
     from stowplan_agent.lifecycle.offline import calibrate_offline
     from stowplan_agent.transaction import FaultError
 
-    if not path.exists():
-        fail(f"{path} does not exist; give the folder of a checkpoint")
+    # Before minutes of measuring, not after them.
+    if record is not None and not record.absolute().parent.is_dir():
+        fail(f"{record} cannot be written: there is no folder {record.absolute().parent}; make it first")
     with user_errors(ContractError, FaultError):
         spec = local_spec(
             path,
@@ -43,15 +45,21 @@ def calibrate(
             device_reserve=device_reserve,
             host_memory=host_memory,
         )
-        limit = parse_quantity(host_memory) if host_memory else None
-        measured, problem = calibrate_offline(spec, accelerator, os.environ, memory_limit=limit)
-    if measured is None:
-        fail(problem)
+        limit = parse_quantity(host_memory) if host_memory is not None else None
+        try:
+            measured = calibrate_offline(spec, accelerator, os.environ, memory_limit=limit)
+        except StartError as error:
+            fail(str(error), exit_code(error.reason))
+    if measured.extrapolated:
+        err.print(f"extrapolated: {'; '.join(measured.provenance[1:])}", markup=False, soft_wrap=True)
     if record is not None:
-        record.write_text(json.dumps(measured.to_json(exclude_none=True), indent=1) + "\n", encoding="utf-8")
+        try:
+            record.write_text(json.dumps(measured.to_json(), indent=1) + "\n", encoding="utf-8")
+        except OSError as error:
+            fail(f"{record} cannot be written ({error.strerror}); give another --record", WENT_WRONG)
         err.print(f"wrote {record}; next: stowplan plan {record}", markup=False)
     if output is Output.JSON:
-        print_json(measured.to_json(exclude_none=True))
+        print_json(measured.to_json())
         return
     from stowplan_agent.report.record import interval_table
 

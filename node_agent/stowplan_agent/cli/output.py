@@ -1,7 +1,7 @@
 """What every command shares: two forms of output, and errors as one sentence.
 
 People get tables on standard output and progress on standard error; machines get JSON. A command that fails prints one
-sentence, and exits 2 for bad input, 3 for an infeasible plan, 1 for anything that went wrong while running.
+sentence, and exits 2 for bad input, 3 where nothing fits, 1 for anything that went wrong while running.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from typing import Any, Final, NoReturn
 import typer
 from rich.console import Console
 
+from stowplan_api.contract import PlacementReason
+
+WENT_WRONG: Final = 1
 BAD_INPUT: Final = 2
 INFEASIBLE: Final = 3
 
@@ -39,6 +42,15 @@ def fail(message: str, code: int = BAD_INPUT) -> NoReturn:
     """Print one sentence on standard error and exit."""
     err.print(f"stowplan: {message}", style="red", markup=False, soft_wrap=True)
     raise typer.Exit(code)
+
+
+def exit_code(reason: PlacementReason) -> int:
+    """The exit code of a start that failed for this reason."""
+    if reason in (PlacementReason.MODEL_INVALID, PlacementReason.SPEC_INVALID):
+        return BAD_INPUT
+    if reason in (PlacementReason.INFEASIBLE, PlacementReason.OUT_OF_MEMORY):
+        return INFEASIBLE
+    return WENT_WRONG
 
 
 @contextmanager

@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from stowplan_api.diffusion_deployment import DiffusionDeploymentSpec
 from stowplan_api.model import ContractError, first_problem
-from stowplan_api.quantity import parse_quantity
+from stowplan_api.quantity import MOST, parse_quantity
 
-SHAPE: Final = re.compile(r"(?:([a-z0-9.-]+)=)?([0-9]+)x([0-9]+)(?:x([0-9]+))?(?:@([0-9]+))?")
+SHAPE: Final = re.compile(r"(?:([a-z0-9.-]+)=)?([0-9]{1,9})x([0-9]{1,9})(?:x([0-9]{1,9}))?(?:@([0-9]{1,9}))?")
 
 
 def parse_shape(text: str) -> dict[str, Any]:
@@ -41,22 +41,35 @@ def local_spec(
     port: int | None = None,
 ) -> DiffusionDeploymentSpec:
     """The spec of a checkpoint folder. Raises `ContractError` in one sentence."""
+    resources: dict[str, Any] = {"gpus": 1, "memory": MOST}
+    residency: dict[str, Any] = {}
+    for option, text, fields, field in (
+        ("--host-memory", host_memory, resources, "memory"),
+        ("--device-memory", device_memory, resources, "deviceMemory"),
+        ("--device-reserve", device_reserve, residency, "deviceReserve"),
+    ):
+        if text is not None:
+            fields[field] = _bytes(option, text)
     try:
-        data: dict[str, Any] = {
-            "model": {"source": path.absolute().as_uri(), "dtype": dtype},
-            "workload": {"shapes": [parse_shape(shape) for shape in shapes]},
-            "resources": {
-                "gpus": 1,
-                "memory": parse_quantity(host_memory) if host_memory else (1 << 62),
-                "deviceMemory": parse_quantity(device_memory) if device_memory else None,
-            },
-            "residency": {"deviceReserve": parse_quantity(device_reserve) if device_reserve else None},
-        }
+        parsed = [parse_shape(shape) for shape in shapes]
     except ValueError as error:
         raise ContractError(str(error)) from None
+    data: dict[str, Any] = {
+        "model": {"source": path.absolute().as_uri(), "dtype": dtype},
+        "workload": {"shapes": parsed},
+        "resources": resources,
+        "residency": residency,
+    }
     if port is not None:
         data["serving"] = {"port": port}
     try:
         return DiffusionDeploymentSpec.model_validate(data)
     except ValidationError as error:
         raise ContractError(first_problem(error, "command line", "spec")) from None
+
+
+def _bytes(option: str, text: str) -> int:
+    try:
+        return parse_quantity(text)
+    except ValueError as error:
+        raise ContractError(f"{option}: {error}") from None

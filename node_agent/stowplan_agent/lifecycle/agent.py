@@ -25,6 +25,7 @@ from stowplan_agent.lifecycle.progress import Progress
 from stowplan_agent.lifecycle.service import Service, serving_defaults
 from stowplan_agent.lifecycle.settings import StartSettings
 from stowplan_agent.lifecycle.startup import Startup
+from stowplan_agent.pipeline.request import Stopped
 from stowplan_agent.serving.app import create_app
 from stowplan_agent.serving.bodies import ServingDefaults
 from stowplan_agent.serving.door import Door
@@ -53,7 +54,10 @@ class Agent:
         self.queue = RequestQueue(metrics=self.metrics)
 
     def run(self) -> int:
-        """Start, serve, and stop at SIGTERM or SIGINT. 0 after a clean stop, 70 after a failed rollback."""
+        """Start, serve, and stop at SIGTERM or SIGINT. 0 after a clean stop, 70 after a failed rollback.
+
+        Outside a pod there is nobody to read a status: there a start that failed raises its `StartError`.
+        """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._stop.set())
         app = create_app(self.door, self.queue, self.metrics, lambda: self._defaults)
@@ -69,17 +73,22 @@ class Agent:
 
     def _start_and_serve(self, reporter: Reporter) -> int:
         progress = Progress(reporter, self.door, self.metrics)
-        startup = Startup(self._settings, progress)
+        startup = Startup(self._settings, progress, stop=self._stop.is_set)
         try:
             phase = startup.run()
+            if phase in SERVING:
+                self._open(startup)
+                progress.open_door()
+            elif self._identity is None:
+                assert startup.error is not None, "a start that failed knows why"
+                raise startup.error
+            self._stop.wait()
         except RollbackFailed as error:
             _log.error("%s", error)
             reporter.flush(FLUSH_SECONDS)
             return ROLLBACK_FAILED
-        if phase in SERVING:
-            self._open(startup)
-            progress.open_door()
-        self._stop.wait()
+        except Stopped:
+            _log.info("asked to stop during the start")
         progress.condition(PlacementCondition.READY, "False", PlacementReason.STOPPING, "the agent was asked to stop")
         return 0
 

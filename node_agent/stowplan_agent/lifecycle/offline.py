@@ -25,16 +25,17 @@ def calibrate_offline(
     environment: Mapping[str, str],
     *,
     memory_limit: int | None = None,
-) -> tuple[CalibrationRecord | None, str]:
-    """Run the phases up to the probe. The record, or None and why in one sentence."""
+) -> CalibrationRecord:
+    """Run the phases up to the second warm-up; the record. Raises `StartError` in one sentence, and `FaultError`."""
     limit_threads()
     settings = replace(StartSettings.read(spec, environment, memory_limit=memory_limit), accelerator=accelerator)
     reporter = LocalReporter(new_agent(datetime.now(UTC), __version__), memory_limit or 0)
     startup = Startup(settings, Progress(reporter, Door(), AgentMetrics()))
     try:
-        reached = startup.run(until="WarmAgain")
+        if startup.run(until="WarmAgain") == "Failed":
+            assert startup.error is not None, "a start that failed knows why"
+            raise startup.error
+        return startup.prepared.record
     finally:
         reporter.close()
-    if reached == "Failed":
-        return None, str(startup.error)
-    return startup.prepared.record, ""
+        startup.close()

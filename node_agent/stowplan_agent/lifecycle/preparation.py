@@ -1,15 +1,14 @@
 """The phases before a plan: inventory, load, warm, probe, warm again. They end with a record and a reference.
 
 Everything is loaded into the seed placement, which needs least of the device. At most two bounded and, with validation,
-two full-shape requests are run. Where the declared shape does not fit even so, a lighter one is measured and the record
-is marked extrapolated: the planner then says what is short.
+two full-shape requests are run. Where the declared shape does not fit even so, lighter ones are measured and the record
+is extrapolated from them: the planner then says what is short.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Final
 
 import torch
@@ -17,13 +16,16 @@ import torch
 from stowplan_agent import inventory
 from stowplan_agent.accelerators import Accelerator, open_accelerator
 from stowplan_agent.accelerators.choice import AcceleratorError
-from stowplan_agent.accelerators.shortage import first_sentence, shortage
-from stowplan_agent.calibration import CalibrationError, Machine, Observation, build_record, measure_link
+from stowplan_agent.calibration import CalibrationError, Machine, build_record, measure_link
 from stowplan_agent.inventory.frames import FrameContract, frame_contract
 from stowplan_agent.lifecycle.errors import StartError
+from stowplan_agent.lifecycle.limits import device_reserve, read_machine
+from stowplan_agent.lifecycle.preferences import check_names
+from stowplan_agent.lifecycle.probe import Probe, Probed, workload_of
 from stowplan_agent.lifecycle.session import Session
 from stowplan_agent.lifecycle.settings import StartSettings
-from stowplan_agent.lifecycle.shapes import bounded, describe, lighter, work
+from stowplan_agent.lifecycle.shapes import bounded, describe
+from stowplan_agent.lifecycle.shortfall import Shortfall
 from stowplan_agent.pipeline import HostedPipeline, LoadError
 from stowplan_agent.planning import seed_placement
 from stowplan_agent.transaction import Reference
@@ -32,16 +34,10 @@ from stowplan_agent.weights.adoption import AdoptionError
 from stowplan_api.contract import PlacementReason
 from stowplan_api.diffusion_deployment import Shape
 from stowplan_api.placement import Placement
-from stowplan_api.quantity import for_people
-from stowplan_api.record import CalibrationRecord, Component, Fixed, Link, ModelIdentity, Workload
+from stowplan_api.record import CalibrationRecord, Link, ModelIdentity
 
-_log = logging.getLogger(__name__)
-LIGHTER_TRIES: Final = 3
 LINK_SHARE: Final = 8
-"""The link is measured with at most this part of the device's memory."""
-HOST_RESERVE_SHARE: Final = 20
-HOST_RESERVE_LEAST: Final = 256 << 20
-"""Host memory left to the process: a twentieth of the limit or 256 MiB, whichever is more, unless the spec says."""
+"""The link is measured with at most this part of the device's free memory."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +55,14 @@ class Prepared:
 class Preparation:
     """Runs the phases in order, each a method; holds what they leave for one another."""
 
-    def __init__(self, settings: StartSettings) -> None:
-        """Nothing is touched yet."""
+    def __init__(self, settings: StartSettings, stop: Callable[[], bool] = lambda: False) -> None:
+        """Nothing is touched yet. ``stop`` ends a request between two steps."""
         self._settings = settings
+        self._stop = stop
         self._spec = settings.spec
         self._default = self._spec.workload.shapes[0]
-        self._lightened: Shape | None = None
+        self._accelerator: Accelerator | None = None
+        self._session: Session | None = None
 
     @property
     def prepared(self) -> Prepared:
@@ -73,13 +71,19 @@ class Preparation:
 
     @property
     def checkpoint(self) -> inventory.Checkpoint:
-        """The checkpoint's headers and configs."""
+        """The checkpoint's headers and configs, once the inventory was taken."""
         return self._checkpoint
+
+    @property
+    def session(self) -> Session:
+        """The loaded pipeline, once it was loaded."""
+        assert self._session is not None, "Load comes before whatever needs a session"
+        return self._session
 
     def take_inventory(self) -> None:
         """Headers, configs and limits; refuse what cannot work before a weight is read."""
         try:
-            self.accelerator: Accelerator = open_accelerator(
+            self._accelerator = open_accelerator(
                 self._settings.accelerator,
                 ceiling_bytes=self._spec.resources.device_memory,
                 environment=self._settings.environment,
@@ -93,175 +97,107 @@ class Preparation:
             self._checkpoint = inventory.read_checkpoint(path)
             if (known := inventory.diffusers_classes()) is not None:
                 inventory.check_classes(self._checkpoint, known)
-            self._inventory = inventory.take_inventory(self._checkpoint, self._spec.model.dtype)
+            found = inventory.take_inventory(self._checkpoint, self._spec.model.dtype)
         except inventory.InventoryError as error:
             raise StartError(PlacementReason.MODEL_INVALID, str(error)) from error
+        self._check_spec()
         try:
-            for shape in self._spec.workload.shapes:
-                inventory.check_shape(self._checkpoint, shape.width, shape.height, shape.frames)
-            self._contract: FrameContract = frame_contract(self._checkpoint)
+            self._machine: Machine = read_machine(self._settings, self._accelerator, found)
         except inventory.InventoryError as error:
-            raise StartError(PlacementReason.SPEC_INVALID, f"shape {shape.name}: {error}") from error
-        self._check_limits()
+            raise StartError(PlacementReason.OUT_OF_MEMORY, str(error)) from error
 
     def load(self) -> None:
         """Read the weights, take them over, put them into the seed placement."""
+        accelerator = self._accelerator
+        assert accelerator is not None, "Inventory opens the device"
         try:
-            pipeline = HostedPipeline.load(self._checkpoint.path, self._spec.model.dtype, self.accelerator.device)
-            engine = WeightsEngine(self.accelerator)
+            pipeline = HostedPipeline.load(self._checkpoint.path, self._spec.model.dtype, accelerator.device)
+            engine = WeightsEngine(accelerator)
             engine.adopt(pipeline.modules())
         except (LoadError, AdoptionError) as error:
             raise StartError(PlacementReason.MODEL_INVALID, str(error)) from error
-        self.session = Session(self.accelerator, pipeline, engine)
-        self._components = self._with_preferences(engine.describe())
-        self._seed = seed_placement(self._components, 1)
+        self._session = Session(accelerator, pipeline, engine, stop=self._stop)
+        self._seed = seed_placement(engine.describe(), 1)
         try:
             for entry in self._seed.components:
                 engine.place(entry)
-            self._link: Link = measure_link(
-                self.accelerator, budget_bytes=self.accelerator.capacity_bytes() // LINK_SHARE
-            )
+            room = accelerator.capacity_bytes() - accelerator.outside_bytes() - accelerator.counters().allocated
+            self._link: Link = measure_link(accelerator, budget_bytes=max(0, room) // LINK_SHARE)
         except torch.OutOfMemoryError as error:
-            raise StartError(PlacementReason.OUT_OF_MEMORY, self._too_small(error, "loading")) from error
+            raise self._too_small(Shortfall.of(error, "loading")) from error
+        self._probe = Probe(self._session, self._contract, self._link)
 
     def warm(self) -> None:
         """One bounded request, lighter ones if it runs out of memory."""
-        shape: Shape | None = bounded(self._default, self._contract)
-        for _ in range(LIGHTER_TRIES + 1):
-            assert shape is not None
-            try:
-                self.session.watch(shape, self._link)
-            except torch.OutOfMemoryError as error:
-                _log.info("out of memory at %s in %s: %s", describe(shape), self.session.running, error)
-                failure = self._too_small(error, self._where(shape))
-                last, shape = error, lighter(shape, self._contract)
-                if shape is None:
-                    break
-                self._lightened = shape
-            else:
-                return
-        raise StartError(PlacementReason.OUT_OF_MEMORY, failure) from last
+        self._tried(self._probe.warm(bounded(self._default, self._contract)))
 
     def probe(self) -> None:
-        """Every declared shape once; where memory runs out, the record of a lighter one, extrapolated."""
-        observed: dict[Workload, Sequence[Observation]] = {}
+        """Every declared shape once; where memory runs out, lighter ones, and what follows from them."""
         shapes = self._spec.workload.shapes
-        scale: float | None = None
-        for shape in shapes:
-            tried = self._lightened or shape
-            while True:
-                try:
-                    measured, observations = self.session.watch(tried, self._link)
-                except torch.OutOfMemoryError as error:
-                    _log.info("out of memory at %s in %s: %s", describe(tried), self.session.running, error)
-                    smaller = lighter(tried, self._contract)
-                    if smaller is None:
-                        message = self._too_small(error, self._where(tried))
-                        raise StartError(PlacementReason.OUT_OF_MEMORY, message) from error
-                    tried = smaller
-                else:
-                    break
-            if tried != shape:
-                scale = max(scale or 1.0, work(shape) / work(tried))
-            if not observed:
-                assert measured.seconds is not None
-                self._reference = Reference(measured.digest, measured.seconds)
-                self._measured_shape = tried
-            observed[_workload(shape)] = observations
-        self._record = self._make_record(observed, scale)
-
-    def warm_again(self) -> None:
-        """The bounded request once more, so that serving starts from a serving-shaped allocator."""
+        probed = [self._tried(self._probe.measure(shape)) for shape in shapes]
+        first = probed[0]
+        assert first.measured.seconds is not None
+        self._reference = Reference(first.measured.digest, first.measured.seconds)
+        self._measured_shape = first.shape
+        lighter = [(shape, probe.shape) for shape, probe in zip(shapes, probed, strict=True) if probe.shape != shape]
+        device = self._machine.device
+        provenance = [f"measured on {device} in the seed placement"]
+        provenance += [
+            f"{shape.name} did not fit {device} and is extrapolated from {describe(measured)}"
+            for shape, measured in lighter
+        ]
         try:
-            self.session.measure(bounded(self._measured_shape, self._contract), None)
-        except torch.OutOfMemoryError as error:
-            raise StartError(PlacementReason.OUT_OF_MEMORY, self._too_small(error, "warming up again")) from error
-
-    def _check_limits(self) -> None:
-        limits = inventory.read_host_limits(
-            self._settings.root, explicit=self._settings.memory_limit, explicit_name="the pod's memory limit"
-        )
-        emulated = self.accelerator.name == "emulated"
-        capacity = self.accelerator.capacity_bytes()
-        try:
-            inventory.check_need(
-                inventory.predict_need(self._inventory),
-                device_bytes=capacity,
-                device=self.accelerator.product,
-                host=limits,
-                device_is_host=emulated,
-            )
-        except inventory.InventoryError as error:
-            raise StartError(PlacementReason.OUT_OF_MEMORY, str(error)) from error
-        reserve = self._spec.residency.host_reserve
-        if reserve is None:
-            reserve = max(limits.tightest.limit // HOST_RESERVE_SHARE, HOST_RESERVE_LEAST)
-        room = max(0, limits.headroom - reserve - (capacity if emulated else 0))
-        self._machine = Machine(
-            node="node",
-            device=self.accelerator.product,
-            capacity_bytes=capacity,
-            outside_bytes=self.accelerator.outside_bytes(),
-            reserve_bytes=self._spec.residency.device_reserve,
-            pinnable_bytes=room,
-            host_bytes=room,
-        )
-
-    def _with_preferences(self, components: Sequence[Component]) -> tuple[Component, ...]:
-        """Components with what the user wants of them. A name that the pipeline lacks is refused."""
-        prefer = self._spec.residency.prefer
-        known = [component.name for component in components]
-        for name in (*prefer.keep, *prefer.never_keep):
-            if name not in known:
-                raise StartError(
-                    PlacementReason.SPEC_INVALID,
-                    f"residency.prefer names component {name}, and {self.session.pipeline.name} has {', '.join(known)}",
-                )
-        fixed = {name: Fixed(mode="Offload", reason="residency.prefer.neverKeep") for name in prefer.never_keep}
-        fixed |= {name: Fixed(mode="Resident", reason="residency.prefer.keep") for name in prefer.keep}
-        return tuple(part.model_copy(update={"fixed": fixed.get(part.name)}) for part in components)
-
-    def _make_record(self, observed: dict[Workload, Sequence[Observation]], scale: float | None) -> CalibrationRecord:
-        try:
-            return build_record(
+            self._record = build_record(
                 ModelIdentity(
                     name=self._checkpoint.name,
                     pipeline=self._checkpoint.pipeline,
                     fingerprint=inventory.fingerprint(self._checkpoint),
                 ),
-                observed,
-                self._components,
-                self._machine,
+                {workload_of(shape): probe.observations for shape, probe in zip(shapes, probed, strict=True)},
+                self.session.engine.describe(),
+                # By now libraries have taken what they keep outside the allocator.
+                replace(self._machine, outside_bytes=self.session.accelerator.outside_bytes()),
                 self._link,
-                provenance=(f"measured on {self.accelerator.product} in the seed placement",),
-                activation_scale=scale,
+                provenance=provenance,
+                extrapolated=bool(lighter),
             )
         except CalibrationError as error:
             raise StartError(PlacementReason.SPEC_INVALID, str(error)) from error
 
-    def _where(self, shape: Shape) -> str:
-        return f"{self.session.running} at {describe(shape)}"
+    def warm_again(self) -> None:
+        """The bounded request once more, so that serving starts from a serving-shaped allocator."""
+        shape = bounded(self._measured_shape, self._contract)
+        try:
+            self.session.measure(shape, None)
+        except torch.OutOfMemoryError as error:
+            raise self._too_small(Shortfall.of(error, "warming up again", shape)) from error
 
-    def _too_small(self, error: torch.OutOfMemoryError, where: str) -> str:
-        """What is short, at least, where not even a lighter shape could be measured."""
-        capacity, reserve = self._machine.capacity_bytes, self._machine.reserve_bytes or 0
-        short = shortage(error)
-        if short is None:
-            need = f"ran out of memory ({first_sentence(error)}); give more device memory than {for_people(capacity)}"
-        else:
-            need = f"is at least {short} bytes short; at least {for_people(capacity + short + reserve)} would fit"
-        return (
-            f"{self._checkpoint.name} does not fit {self.accelerator.product} even with everything streamed: "
-            f"{where} {need}, or a smaller shape"
-        )
+    def close(self) -> None:
+        """Give the device and the pipeline back, however far the start came."""
+        if self._session is not None:
+            self._session.engine.close()
+        if self._accelerator is not None:
+            self._accelerator.close()
 
+    def _check_spec(self) -> None:
+        checkpoint, shapes = self._checkpoint, self._spec.workload.shapes
+        for shape in shapes:
+            try:
+                inventory.check_shape(checkpoint, shape.width, shape.height, shape.frames)
+            except inventory.InventoryError as error:
+                raise StartError(PlacementReason.SPEC_INVALID, f"shape {shape.name}: {error}") from error
+        try:
+            self._contract: FrameContract = frame_contract(checkpoint)
+        except inventory.InventoryError as error:
+            raise StartError(PlacementReason.MODEL_INVALID, str(error)) from error
+        check_names(self._spec.residency, [part.name for part in checkpoint.weighted], checkpoint.pipeline)
 
-def _workload(shape: Shape) -> Workload:
-    return Workload(
-        name=shape.name,
-        weight=shape.weight,
-        width=shape.width,
-        height=shape.height,
-        frames=shape.frames,
-        steps=shape.steps,
-    )
+    def _tried(self, outcome: Probed | Shortfall) -> Probed:
+        if isinstance(outcome, Shortfall):
+            raise self._too_small(outcome)
+        return outcome
+
+    def _too_small(self, shortfall: Shortfall) -> StartError:
+        reserve = device_reserve(self._machine)
+        message = shortfall.sentence(self._checkpoint.name, self._machine, reserve_bytes=reserve)
+        return StartError(PlacementReason.OUT_OF_MEMORY, message)

@@ -112,5 +112,7 @@ class Progress:
         self.condition(PlacementCondition.READY, "True", PlacementReason.SERVING, "requests are served")
 
     def _set(self, **fields: Any) -> None:
-        self._status = self._status.model_copy(update={"observed_generation": self._generation, **fields})
-        self._reporter.report(self._status)
+        status = self._status.model_copy(update={"observed_generation": self._generation, **fields})
+        if status != self._status:
+            self._status = status
+            self._reporter.report(status)

@@ -20,7 +20,7 @@ from stowplan_agent.pipeline import PipelineRequest
 from stowplan_agent.pipeline.request import Stopped
 from stowplan_agent.serving.bodies import ServingDefaults
 from stowplan_agent.serving.metrics import AgentMetrics
-from stowplan_agent.serving.requests import Cancelled, Failed, GenerationRequest, GenerationResult, Refused
+from stowplan_agent.serving.requests import Cancelled, GenerationRequest, GenerationResult, Refused
 from stowplan_api.diffusion_deployment import DiffusionDeploymentSpec
 
 FPS = 16
@@ -52,7 +52,10 @@ class Service:
             )
 
     def run(self, request: GenerationRequest, cancelled: Callable[[], bool]) -> GenerationResult:
-        """Run one request; images of one prompt one after another, each with its own seed."""
+        """Run one request; images of one prompt one after another, each with its own seed.
+
+        Raises `Cancelled`, and torch.OutOfMemoryError with torch's numbers, holding none of the request's memory.
+        """
         session = self.prepared.session
         made: list[npt.NDArray[np.uint8]] = []
         seconds = 0.0
@@ -72,7 +75,7 @@ class Service:
             except Stopped:
                 raise Cancelled from None
             except torch.OutOfMemoryError as error:
-                raise Failed(f"this request ran out of device memory: {first_sentence(error)}") from None
+                raise torch.OutOfMemoryError(first_sentence(error)) from None
             made.append((np.clip(frames, 0.0, 1.0) * 255.0).round().astype(np.uint8))
             seconds += took
         self.metrics.set_streamed(

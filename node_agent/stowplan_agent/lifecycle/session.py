@@ -6,6 +6,7 @@ request whatever happened in it.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ class Session:
     engine: WeightsEngine
     running: str = "before the first component"
     """Which interval ran last while watched: where memory ran out, if it did."""
+    stop: Callable[[], bool] = lambda: False
+    """Asked after each step of `watch` and `measure`: true ends the request with `Stopped`."""
 
     def placement(self) -> Placement:
         """Where everything is now."""
@@ -43,11 +46,12 @@ class Session:
     def watch(self, shape: Shape, link: Link) -> tuple[Measured, tuple[Observation, ...]]:
         """Run the shape once and observe its timeline."""
         watch = Watch(self.accelerator, lambda: self.engine.ledger.streamed_bytes)
+        _collect()
         self.engine.timeline = Timeline()
         self.engine.observer = watch
         try:
             watch.begin()
-            measured, _ = self._run(request_of(shape))
+            measured, _ = self._run(request_of(shape), self.stop)
             watch.finish()
         finally:
             self.engine.observer = None
@@ -56,19 +60,19 @@ class Session:
 
     def measure(self, shape: Shape, record: CalibrationRecord | None) -> Measured:
         """Run the shape once, with the record's timeline where it has this shape."""
+        _collect()
         self.engine.timeline = timeline_of(record, shape)
-        measured, _ = self._run(request_of(shape))
+        measured, _ = self._run(request_of(shape), self.stop)
         return measured
 
     def serve(self, request: PipelineRequest, timeline: Timeline, stop: Callable[[], bool]) -> tuple[Frames, float]:
         """Run a user's request; frames and seconds on the device."""
         self.engine.timeline = timeline
-        measured, frames = self._run(request, stop=stop)
+        measured, frames = self._run(request, stop)
         assert measured.seconds is not None
         return frames, measured.seconds
 
-    def _run(self, request: PipelineRequest, stop: Callable[[], bool] | None = None) -> tuple[Measured, Frames]:
-        outside = self.accelerator.outside_bytes()
+    def _run(self, request: PipelineRequest, stop: Callable[[], bool]) -> tuple[Measured, Frames]:
         self.accelerator.reset_peaks()
         start = self.accelerator.record()
         try:
@@ -80,6 +84,8 @@ class Session:
         end = self.accelerator.record()
         self.accelerator.synchronize()
         counters = self.accelerator.counters()
+        # Read after the request: libraries take their workspaces outside the allocator at first use.
+        outside = self.accelerator.outside_bytes()
         measured = Measured(
             digest=hashlib.sha256(frames.tobytes()).hexdigest(),
             seconds=self.accelerator.elapsed(start, end),
@@ -87,6 +93,11 @@ class Session:
             reserved_peak_bytes=counters.reserved_peak + outside,
         )
         return measured, frames
+
+
+def _collect() -> None:
+    """Free tensors in reference cycles of the request before: they would count as this one's. Not while serving."""
+    gc.collect()
 
 
 def request_of(shape: Shape) -> PipelineRequest:

@@ -45,6 +45,11 @@ def work(shape: Shape) -> int:
     return shape.width * shape.height * shape.frames
 
 
+def area(shape: Shape) -> int:
+    """Pixels of one frame."""
+    return shape.width * shape.height
+
+
 def describe(shape: Shape) -> str:
     """For people: 832x480x81, 40 steps."""
     frames = f"x{shape.frames}" if shape.frames > 1 else ""

@@ -13,19 +13,17 @@ import torch
 
 
 def cpu_quota(root: Path = Path("/")) -> float | None:
-    """CPUs that this process's cgroup may use, from v2 ``cpu.max`` or v1 ``cpu.cfs_quota_us``; None without a limit."""
+    """CPUs that this process's cgroup may use, from v2 ``cpu.max`` or v1 ``cpu.cfs_quota_us``.
+
+    None without a limit: the kernel writes ``max`` or -1 for that.
+    """
     group = root / "sys/fs/cgroup"
-    try:
-        quota, period = (group / "cpu.max").read_text(encoding="ascii").split()
-    except (OSError, ValueError):
-        try:
-            quota = (group / "cpu/cpu.cfs_quota_us").read_text(encoding="ascii").strip()
-            period = (group / "cpu/cpu.cfs_period_us").read_text(encoding="ascii").strip()
-        except OSError:
-            return None
-    if quota in ("max", "-1"):
-        return None
-    return int(quota) / int(period)
+    v2 = _words(group / "cpu.max")
+    v1 = _words(group / "cpu/cpu.cfs_quota_us") + _words(group / "cpu/cpu.cfs_period_us")
+    for words in (v2, v1):
+        if len(words) == 2 and all(word.isdigit() for word in words) and int(words[1]) > 0:
+            return int(words[0]) / int(words[1])
+    return None
 
 
 def limit_threads(root: Path = Path("/")) -> int:
@@ -38,3 +36,10 @@ def limit_threads(root: Path = Path("/")) -> int:
         count = max(1, int(quota)) if quota is not None else max(1, (os.cpu_count() or 1) // 2)
     torch.set_num_threads(count)
     return count
+
+
+def _words(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="ascii").split()
+    except (OSError, UnicodeDecodeError):
+        return []

@@ -1,6 +1,6 @@
 """A change of placement as a transaction: current less target makes moves; apply, judge, roll back."""
 
-from stowplan_agent.transaction.apply import ApplyError, apply
+from stowplan_agent.transaction.apply import ApplyError, UndoError, apply
 from stowplan_agent.transaction.faults import FaultError, Faults, InjectedFault
 from stowplan_agent.transaction.judgement import Criteria, Finding, Measured, Reference, judge
 from stowplan_agent.transaction.moves import difference
@@ -14,6 +14,7 @@ __all__ = [
     "InjectedFault",
     "Measured",
     "Reference",
+    "UndoError",
     "apply",
     "difference",
     "judge",

@@ -25,8 +25,18 @@ class ApplyError(RuntimeError):
         self.move = move
         self.cause = cause
         self.out_of_memory = isinstance(cause, torch.OutOfMemoryError)
-        first = (str(cause).splitlines() or [type(cause).__name__])[0]
-        super().__init__(f"move {number} of {total} (component {move.component} to {move.to.mode}) failed: {first}")
+        super().__init__(
+            f"move {number} of {total} (component {move.component} to {move.to.mode}) failed: {_first_line(cause)}"
+        )
+
+
+class UndoError(RuntimeError):
+    """A move failed, and undoing what was done failed as well: nobody knows where the weights are."""
+
+    def __init__(self, failed: ApplyError, cause: BaseException) -> None:
+        """``failed`` is the move that was to be undone, ``cause`` what undoing raised."""
+        self.failed = failed
+        super().__init__(f"{failed}; undoing it failed: {_first_line(cause)}")
 
 
 class Weights(Protocol):
@@ -45,8 +55,8 @@ def apply(
 ) -> None:
     """Make the moves in order. ``check`` is called after each and raises if the accounts disagree.
 
-    Raises `ApplyError` after undoing what was done. An error while undoing is raised as it is: the caller cannot know
-    the state any more and must end the process.
+    Raises `ApplyError` after undoing what was done, and `UndoError` where that failed: the state is not known any
+    more, and the process must end.
     """
     done: list[Move] = []
     for number, move in enumerate(moves, start=1):
@@ -57,8 +67,20 @@ def apply(
             done.append(move)
             check()
         except Exception as error:
-            for finished in reversed(done):
-                assert finished.from_ is not None, "a move made by subtraction knows where it began"
-                weights.place(finished.from_)
-            check()
-            raise ApplyError(move, number, len(moves), error) from error
+            failed = ApplyError(move, number, len(moves), error)
+            try:
+                _undo(weights, done, check)
+            except Exception as second:
+                raise UndoError(failed, second) from error
+            raise failed from error
+
+
+def _undo(weights: Weights, done: Sequence[Move], check: Callable[[], None]) -> None:
+    for move in reversed(done):
+        assert move.from_ is not None, "a move made by subtraction knows where it began"
+        weights.place(move.from_)
+    check()
+
+
+def _first_line(error: BaseException) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -1,0 +1,118 @@
+"""Measuring a shape, or the largest lighter one that fits: frames are given up first, then area.
+
+Warm-up and probe both come here, so that the probe begins at a size that the warm-up has shown to fit. Where two sizes
+fail in the same place for want of the same bytes, the shape is not to blame and no smaller one is tried.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import torch
+
+from stowplan_agent.calibration import Observation, Sample, extrapolate
+from stowplan_agent.inventory.frames import FrameContract
+from stowplan_agent.lifecycle.session import Session
+from stowplan_agent.lifecycle.shapes import area, describe, lighter, work
+from stowplan_agent.lifecycle.shortfall import Shortfall
+from stowplan_agent.transaction import Measured
+from stowplan_api.diffusion_deployment import Shape
+from stowplan_api.record import Link, Workload
+
+_log = logging.getLogger(__name__)
+WARM_TRIES: Final = 4
+"""RUNTIME.md, Warm: the bounded shape, and lighter ones at most 3 times."""
+
+
+@dataclass(frozen=True)
+class Probed:
+    """What one request gave: of the declared shape, or of a lighter ``shape`` and extrapolated from there."""
+
+    shape: Shape
+    measured: Measured
+    observations: Sequence[Observation]
+
+
+class Probe:
+    """Runs watched requests in the placement in force."""
+
+    def __init__(self, session: Session, contract: FrameContract, link: Link) -> None:
+        """``contract`` says which lighter shapes there are."""
+        self._session = session
+        self._contract = contract
+        self._link = link
+        self._fits: int | None = None
+        """Pixels over all frames that fitted where more did not; None while everything has fitted."""
+
+    def warm(self, shape: Shape) -> Probed | Shortfall:
+        """The shape, or a lighter one; what was short where none fits."""
+        return self._largest(shape, WARM_TRIES)
+
+    def measure(self, shape: Shape) -> Probed | Shortfall:
+        """The shape as declared; where it does not fit, what it would need, from two lighter requests."""
+        probed = self._largest(shape)
+        if isinstance(probed, Shortfall) or probed.shape == shape:
+            return probed
+        measured = Sample(work(probed.shape), probed.observations)
+        return Probed(
+            probed.shape, probed.measured, extrapolate(measured, self._second_sample(probed.shape), work(shape))
+        )
+
+    def _largest(self, shape: Shape, tries: int | None = None) -> Probed | Shortfall:
+        tried, count = self._no_larger(shape), 0
+        short: tuple[Shape, Shortfall] | None = None
+        while True:
+            outcome = self._attempt(tried)
+            if isinstance(outcome, Probed):
+                if tried != shape:
+                    self._fits = work(tried)
+                return outcome
+            smaller, count = lighter(tried, self._contract), count + 1
+            # Frames are given up before area: the same shortage on less area is due to neither.
+            blameless = short is not None and outcome.same_as(short[1]) and area(tried) < area(short[0])
+            if smaller is None or blameless:
+                return replace(outcome, any_shape=True)
+            if count == tries:
+                return outcome
+            tried, short = smaller, (tried, outcome)
+
+    def _attempt(self, shape: Shape) -> Probed | Shortfall:
+        try:
+            measured, observations = self._session.watch(shape, self._link)
+        except torch.OutOfMemoryError as error:
+            short = Shortfall.of(error, self._session.running, shape)
+            _log.info("out of memory at %s: %s: %s", describe(shape), short.running, short.detail)
+            return short
+        return Probed(shape, measured, observations)
+
+    def _second_sample(self, shape: Shape) -> Sample | None:
+        """A still lighter request, where there is one: it fits, since a heavier one did."""
+        smaller = lighter(shape, self._contract)
+        if smaller is None:
+            return None
+        _, observations = self._session.watch(smaller, self._link)
+        return Sample(work(smaller), observations)
+
+    def _no_larger(self, shape: Shape) -> Shape:
+        """The shape, lightened to what is known to fit."""
+        while self._fits is not None and work(shape) > self._fits:
+            smaller = lighter(shape, self._contract)
+            if smaller is None:
+                break
+            shape = smaller
+        return shape
+
+
+def workload_of(shape: Shape) -> Workload:
+    """A declared shape as a record names it."""
+    return Workload(
+        name=shape.name,
+        weight=shape.weight,
+        width=shape.width,
+        height=shape.height,
+        frames=shape.frames,
+        steps=shape.steps,
+    )

@@ -1,0 +1,35 @@
+"""How the agent's process ends when not even the rollback works."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from starts import settings_of
+from stowplan_agent.lifecycle.agent import ROLLBACK_FAILED, Agent
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A free port, and the signal handlers as they were before the agent took them."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        number = probe.getsockname()[1]
+    yield number
+    for name, handler in handlers.items():
+        signal.signal(name, handler)
+
+
+def test_a_failed_rollback_ends_the_process_with_its_own_code(checkpoint: Path, port: int) -> None:
+    settings = settings_of(checkpoint, "40Mi", faults="validate.output,rollback", spec={"serving": {"port": port}})
+    agent = Agent(settings, None)
+    assert agent.run() == ROLLBACK_FAILED == 70
+    assert not agent.door.open
+    with closing(socket.socket()) as probe:
+        assert probe.connect_ex(("127.0.0.1", port)) != 0  # nobody listens any more

@@ -1,0 +1,127 @@
+"""Every fault of STOWPLAN_FAULTS gives the right end: the last good placement, proven again, and the reason told."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+
+from starts import Start, begin_again, return_to_seed, start_again
+from stowplan_agent.lifecycle import RollbackFailed
+from stowplan_agent.lifecycle.facts import summary
+from stowplan_api.placement import ComponentPlacement
+
+MOVES = 3
+"""One a component of the tiny Wan pipeline: the seed streams everything, the plan keeps a part of each."""
+
+FAULTS = [
+    *((f"apply.{number}", "ApplyFailed", f"move {number} of {MOVES} (component ") for number in range(1, MOVES + 1)),
+    ("validate.output", "OutputDiffers", "the output differs from the reference: 000000000000 and not "),
+    ("validate.seconds", "TooSlow", "a request takes "),
+    ("validate.memory", "PeakOverBudget", "the allocated peak of 40 MiB is "),
+    ("validate.run", "OutOfMemory", "the validation request ran out of memory: fault validate.run was injected"),
+]
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind(measured: Start) -> Iterator[None]:
+    """Whatever a test did, the next start begins where the first one did."""
+    yield
+    return_to_seed(measured)
+    measured.startup.prepared.session.check()
+    assert measured.weights_on_device() == 0
+
+
+@pytest.mark.parametrize(("fault", "reason", "message"), FAULTS)
+def test_a_fault_rolls_back_to_the_proven_seed_placement(
+    measured: Start, fault: str, reason: str, message: str
+) -> None:
+    planned = measured.condition("Applied").message
+    started = start_again(measured, faults=fault)
+    prepared = started.startup.prepared
+
+    assert started.phase == started.status.phase == "RolledBack"
+    assert started.phases[-1] == "RollBack"
+    assert prepared.session.placement() == prepared.seed
+    assert started.weights_on_device() == 0
+    prepared.session.check()
+
+    (rollback,) = started.status.rollbacks
+    assert rollback.reason == reason
+    assert rollback.message.startswith(message)
+    assert rollback.from_ == planned
+    assert rollback.to == summary(prepared.seed)
+    assert rollback.measured.startswith("peak ") == (fault.startswith("validate.") and fault != "validate.run")
+
+    conditions = {condition.type: (condition.status, condition.reason) for condition in started.status.conditions}
+    assert conditions == {
+        "Calibrated": ("True", "Measured"),
+        "Applied": ("False", reason),
+        "Validated": ("True", "ProvenAfterRollback"),
+        "RolledBack": ("True", reason),
+        "Ready": ("False", "Starting"),
+    }
+    assert started.condition("RolledBack").message == rollback.message
+    assert started.metric("rollbacks_total", reason=reason) == 1
+    assert started.metric("placement_validated") == 1
+    assert (
+        started.metric("placement_info", plan="seed", device="Emulated 40 MiB", uuid="", product="Emulated 40 MiB") == 1
+    )
+    assert started.status.validation is not None
+    assert started.status.validation.bit_equal
+    assert all(part.device_bytes == 0 for part in started.status.components)
+
+
+def test_a_fault_that_never_comes_changes_nothing(measured: Start) -> None:
+    started = start_again(measured, faults=f"apply.{MOVES + 1}")
+    assert started.phase == "Ready"
+    assert started.status.rollbacks == ()
+
+
+@pytest.mark.parametrize("fault", ["apply.2", "validate.output"])
+def test_a_rollback_that_fails_ends_the_process_and_says_what_it_was_for(measured: Start, fault: str) -> None:
+    _, startup, progress = begin_again(measured, faults=f"{fault},rollback")
+    with pytest.raises(
+        RollbackFailed, match=r"rolling back failed: fault rollback was injected .* undo this: "
+    ) as caught:
+        startup.run()
+    assert progress.status.phase == "Failed"
+    assert not progress.door.open
+    for condition in progress.status.conditions:
+        if condition.type in ("Validated", "Ready"):
+            assert (condition.status, condition.message) == ("False", str(caught.value))
+
+
+def test_a_seed_that_does_not_validate_either_keeps_the_door_shut(
+    measured: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, startup, progress = begin_again(measured)
+    session = startup.prepared.session
+    outputs = itertools.count(1)
+    monkeypatch.setattr(session.pipeline, "run", lambda *_, **__: np.full((1, 8, 8, 3), next(outputs), np.float32))
+    assert startup.run() == progress.status.phase == "Failed"
+    assert str(startup.error).startswith("the seed placement does not validate either: the output differs")
+    assert "the planned one failed so: the output differs" in str(startup.error)
+    assert session.placement() == startup.prepared.seed
+    assert [rollback.reason for rollback in progress.status.rollbacks] == ["OutputDiffers"]
+    assert not progress.door.open
+
+
+def test_out_of_memory_while_applying_gives_every_byte_back(measured: Start) -> None:
+    """CASES T3: the device has no room for a move, and then for the retry it has."""
+    return_to_seed(measured)
+    session = measured.startup.prepared.session
+    accelerator = session.accelerator
+    ballast = accelerator.allocate(30 << 20)
+    try:
+        before = accelerator.counters().allocated
+        with pytest.raises(torch.OutOfMemoryError):
+            session.engine.place(ComponentPlacement(name="transformer", mode="Resident"))
+        assert accelerator.counters().allocated == before
+    finally:
+        accelerator.free(ballast)
+    session.engine.place(ComponentPlacement(name="transformer", mode="Resident"))
+    session.check()

@@ -1,0 +1,90 @@
+"""The start-up as a state machine: every path ends, at most one adjustment, and nothing unproven ever serves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import get_args
+
+import pytest
+
+from stowplan_agent.lifecycle.phases import ENDS, SERVING, TRANSITIONS, Outcome, next_phase
+from stowplan_api.residency_placement import Phase
+
+PHASES: tuple[Phase, ...] = get_args(Phase)
+Path = tuple[Phase, ...]
+
+
+def paths(begin: Path = ("Pending",)) -> Iterator[Path]:
+    """Every path from the first phase to an end."""
+    if begin[-1] in ENDS:
+        yield begin
+        return
+    assert len(begin) <= len(PHASES), f"a path that never ends: {begin}"
+    for (phase, _), after in TRANSITIONS.items():
+        if phase == begin[-1]:
+            yield from paths((*begin, after))
+
+
+def test_every_path_ends_and_passes_no_phase_twice() -> None:
+    for path in paths():
+        assert len(set(path)) == len(path)
+        assert path[-1] in ENDS
+
+
+def test_every_phase_of_the_contract_is_reached_and_reaches_an_end() -> None:
+    assert {phase for path in paths() for phase in path} == set(PHASES)
+
+
+def test_at_most_one_adjustment_a_start() -> None:
+    for path in paths():
+        assert path.count("Solve") <= 1
+        assert path.count("Apply") <= 1
+        if "Apply" in path:
+            assert path.index("Solve") + 1 == path.index("Apply")
+
+
+@pytest.mark.parametrize("end", sorted(SERVING))
+def test_nothing_serves_that_was_not_proven(end: Phase) -> None:
+    for path in paths():
+        if path[-1] == end:
+            assert path[-2] == {"Ready": "Validate", "RolledBack": "RollBack"}[end]
+            assert "Probe" in path
+
+
+def test_serving_ends_are_ready_and_rolled_back_only() -> None:
+    assert frozenset({"Ready", "RolledBack"}) == SERVING
+    assert frozenset({"Failed"}) == ENDS - SERVING
+
+
+@pytest.mark.parametrize(
+    ("phase", "outcome", "after"),
+    [
+        ("Pending", Outcome.DONE, "Inventory"),
+        ("Inventory", Outcome.FAILED, "Failed"),
+        ("Load", Outcome.FAILED, "Failed"),
+        ("Warm", Outcome.FAILED, "Failed"),
+        ("Probe", Outcome.DONE, "WarmAgain"),
+        ("Solve", Outcome.KEEP, "Validate"),
+        ("Solve", Outcome.DONE, "Apply"),
+        ("Solve", Outcome.FAILED, "Failed"),
+        ("Apply", Outcome.FAILED, "RollBack"),
+        ("Validate", Outcome.FAILED, "RollBack"),
+        ("Validate", Outcome.DONE, "Ready"),
+        ("RollBack", Outcome.DONE, "RolledBack"),
+        ("RollBack", Outcome.FAILED, "Failed"),
+    ],
+)
+def test_next_phase(phase: Phase, outcome: Outcome, after: Phase) -> None:
+    assert next_phase(phase, outcome) == after
+
+
+@pytest.mark.parametrize("end", sorted(ENDS))
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_nothing_follows_an_end(end: Phase, outcome: Outcome) -> None:
+    with pytest.raises(KeyError):
+        next_phase(end, outcome)
+
+
+def test_every_phase_but_the_first_can_fail() -> None:
+    working = set(PHASES) - ENDS - {"Pending"}
+    assert {phase for phase, outcome in TRANSITIONS if outcome is Outcome.FAILED} == working

@@ -1,0 +1,67 @@
+"""Is a placement proven? A table over what one validation request measured."""
+
+from __future__ import annotations
+
+import pytest
+
+from stowplan_agent.transaction import Criteria, Measured, Reference, judge
+from stowplan_api.contract import PlacementReason
+
+GIB = 1 << 30
+REFERENCE = Reference(digest="a" * 64, seconds=10.0)
+CRITERIA = Criteria(capacity_bytes=24 * GIB, reserve_bytes=2 * GIB, max_slowdown=0.05)
+
+
+def measured(
+    digest: str = "a" * 64, seconds: float | None = 9.0, peak: int = 20 * GIB, reserved: int = 20 * GIB
+) -> Measured:
+    return Measured(digest, seconds, peak, reserved)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reasons"),
+    [
+        (measured(), []),
+        (measured(seconds=10.5), []),
+        (measured(seconds=10.500001), [PlacementReason.TOO_SLOW]),
+        (measured(seconds=None), []),
+        (measured(digest="b" * 64), [PlacementReason.OUTPUT_DIFFERS]),
+        (measured(peak=22 * GIB), []),
+        (measured(peak=22 * GIB + 1), [PlacementReason.PEAK_OVER_BUDGET]),
+        # CASES T6: a lower allocated peak does not excuse a higher reserved one.
+        (measured(peak=1, reserved=22 * GIB + 1), [PlacementReason.PEAK_OVER_BUDGET]),
+        (
+            measured("b" * 64, 99.0, 23 * GIB, 24 * GIB),
+            [
+                PlacementReason.OUTPUT_DIFFERS,
+                PlacementReason.PEAK_OVER_BUDGET,
+                PlacementReason.PEAK_OVER_BUDGET,
+                PlacementReason.TOO_SLOW,
+            ],
+        ),
+    ],
+)
+def test_what_fails_is_found_the_most_serious_first(outcome: Measured, reasons: list[PlacementReason]) -> None:
+    assert [finding.reason for finding in judge(REFERENCE, outcome, CRITERIA)] == reasons
+
+
+def test_fifty_milliseconds_are_always_allowed() -> None:
+    short = Reference(digest="a" * 64, seconds=0.1)
+    assert judge(short, measured(seconds=0.1499), CRITERIA) == ()
+    assert [finding.reason for finding in judge(short, measured(seconds=0.1501), CRITERIA)] == ["TooSlow"]
+
+
+def test_an_output_that_is_not_reproducible_is_not_compared() -> None:
+    loose = Criteria(capacity_bytes=24 * GIB, reserve_bytes=2 * GIB, reproducible=False)
+    assert judge(REFERENCE, measured(digest="b" * 64), loose) == ()
+
+
+def test_findings_carry_their_numbers() -> None:
+    (over,) = judge(REFERENCE, measured(reserved=23 * GIB), CRITERIA)
+    assert over.message == (
+        "the reserved peak of 23 GiB is 1 GiB above the budget of 22 GiB (24 GiB less a reserve of 2 GiB)"
+    )
+    (slow,) = judge(REFERENCE, measured(seconds=12.0), CRITERIA)
+    assert "12.000 s" in slow.message
+    assert "10.000 s" in slow.message
+    assert "10.500 s" in slow.message
