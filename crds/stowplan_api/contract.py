@@ -89,7 +89,7 @@ class PlacementReason(StrEnum):
     EXTRAPOLATED = "Extrapolated"
     """Calibrated=True: the probe ran at a smaller shape; larger reserves apply."""
     STATIC_MODE = "StaticMode"
-    """Calibrated=False, Applied=False: mode Static measures and plans nothing."""
+    """Applied=False: mode Static plans nothing; the seed placement is proven and served."""
     RESIDENCY_DISABLED = "ResidencyDisabled"
     """Applied=False: the agent's environment disables the adjustment."""
     SHARED_DEVICE = "SharedDevice"

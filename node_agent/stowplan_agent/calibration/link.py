@@ -6,6 +6,7 @@ takes while a long copy runs beside it.
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import torch
@@ -18,6 +19,11 @@ from stowplan_api.record import Link
 LARGEST: Final = 256 << 20
 """Bytes of the larger copy: long enough that the rate of a PCIe 5 link (55 GB/s) is that of real layers."""
 REPEATS: Final = 3
+LEAST_SIDE: Final = 64
+LARGEST_SIDE: Final = 4096
+"""Sides of the square float32 matrices whose product is timed beside a copy; as large as the budget allows."""
+MATRICES: Final = 2
+PRODUCTS: Final = 4
 
 
 def measure_link(accelerator: Accelerator, *, budget_bytes: int) -> Link:
@@ -31,7 +37,7 @@ def measure_link(accelerator: Accelerator, *, budget_bytes: int) -> Link:
         pageable, _ = _rate(accelerator, device, host)
         host.set_pinned(True)
         pinned, latency = _rate(accelerator, device, host) if host.pinned else (pageable, 0.0)
-        contention = _contention(accelerator, device, host)
+        contention = _contention(accelerator, device, host, nbytes)
     finally:
         host.drop()
         accelerator.free(device)
@@ -61,29 +67,48 @@ def _copy_seconds(accelerator: Accelerator, device: torch.Tensor, host: HostBuff
     return accelerator.elapsed(start, end)
 
 
-def _contention(accelerator: Accelerator, device: torch.Tensor, host: HostBuffer) -> float:
-    """Compute seconds beside a copy over compute seconds alone, at least 1."""
-    side = 4096 if accelerator.device.type == "cuda" else 64
+def _contention(accelerator: Accelerator, device: torch.Tensor, host: HostBuffer, budget: int) -> float:
+    """How much slower compute runs while a copy runs, at least 1."""
+    side = max(LEAST_SIDE, min(LARGEST_SIDE, math.isqrt(budget // (MATRICES * 4)) // LEAST_SIDE * LEAST_SIDE))
+    if accelerator.device.type != "cuda":
+        side = LEAST_SIDE
     with torch.no_grad(), accelerator.running():
         matrix = torch.ones(side, side, device=accelerator.device)
-        torch.mm(matrix, matrix)
-        alone = min(_product_seconds(accelerator, matrix, None) for _ in range(REPEATS))
-        beside = min(_product_seconds(accelerator, matrix, (device, host)) for _ in range(REPEATS))
-    return max(1.0, beside / alone) if alone > 0 else 1.0
+        result = torch.empty_like(matrix)
+        torch.mm(matrix, matrix, out=result)
+        alone = min(_products(accelerator, matrix, result, None)[0] for _ in range(REPEATS))
+        beside, copying = min(_products(accelerator, matrix, result, (device, host)) for _ in range(REPEATS))
+    return slowdown(alone, beside, copying)
 
 
-def _product_seconds(
-    accelerator: Accelerator, matrix: torch.Tensor, copied: tuple[torch.Tensor, HostBuffer] | None
-) -> float:
+def slowdown(alone: float, beside: float, copying: float) -> float:
+    """The factor f by which compute slows while a copy runs, from seconds of the same work alone and beside a copy.
+
+    While the copy runs (``copying`` seconds, or all of ``beside`` if it lasts longer) work is done at 1/f of its speed,
+    afterwards at full speed: alone = overlap / f + (beside - overlap).
+    """
+    overlap = min(copying, beside)
+    done_beside = alone - (beside - overlap)
+    return max(1.0, overlap / done_beside) if done_beside > 0 else 1.0
+
+
+def _products(
+    accelerator: Accelerator,
+    matrix: torch.Tensor,
+    result: torch.Tensor,
+    copied: tuple[torch.Tensor, HostBuffer] | None,
+) -> tuple[float, float]:
+    """Seconds of a row of matrix products, and of the copy beside them (0 without one)."""
     accelerator.synchronize()
     start = accelerator.record()
     copy: Event | None = None
     if copied is not None:
         device, host = copied
         copy = accelerator.copy(device, host.tensor, pinned=host.pinned, after=start)
-    torch.mm(matrix, matrix)
+    for _ in range(PRODUCTS):
+        torch.mm(matrix, matrix, out=result)
     end = accelerator.record()
     if copy is not None:
         accelerator.wait(copy)
     accelerator.synchronize()
-    return accelerator.elapsed(start, end)
+    return accelerator.elapsed(start, end), 0.0 if copy is None else accelerator.elapsed(start, copy)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stowplan_agent.accelerators.emulated import EmulatedAccelerator, EmulatedCard
-from stowplan_agent.calibration import measure_link
+from stowplan_agent.calibration.link import measure_link, slowdown
 
 CARDS = [
     EmulatedCard(capacity_bytes=64 << 20),
@@ -40,3 +40,17 @@ def test_a_driver_that_refuses_pins_leaves_the_pageable_rate() -> None:
     link = measure_link(accelerator, budget_bytes=4 << 20)
     assert link.pinned_bytes_per_second == link.pageable_bytes_per_second == pytest.approx(1e8)
     accelerator.close()
+
+
+@pytest.mark.parametrize(
+    ("alone", "beside", "copying", "factor"),
+    [
+        (1.0, 1.2, 9.0, 1.2),  # the copy outlasts the work: all of it was slowed
+        (1.0, 1.1, 0.6, 1.2),  # 0.6 s at 1/1.2 of the speed did 0.5 s of work, the rest ran at full speed
+        (1.0, 1.0, 0.5, 1.0),
+        (1.0, 0.9, 0.5, 1.0),  # noise never makes a copy speed compute up
+        (1.0, 2.5, 0.5, 1.0),  # something else was slow: the copy cannot have done it
+    ],
+)
+def test_contention_counts_only_while_the_copy_runs(alone: float, beside: float, copying: float, factor: float) -> None:
+    assert slowdown(alone, beside, copying) == pytest.approx(factor)
