@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from stowplan_agent.cli.output import exit_code, fail, user_errors
+from stowplan_agent.cli.output import agent_extra, exit_code, fail, user_errors
 from stowplan_agent.cli.specification import local_spec
 from stowplan_api.contract import Env
 from stowplan_api.model import ContractError
@@ -29,14 +29,15 @@ def agent(
     port: Annotated[int, typer.Option(help="Port of the HTTP server.", min=1024, max=65535)] = 8000,
 ) -> None:
     """Inventory, measure, plan, apply, validate, and serve on HTTP once that is proven."""
-    from stowplan_agent.cluster.client import ApiServerError
-    from stowplan_agent.cluster.identity import read_identity
-    from stowplan_agent.lifecycle import StartError
-    from stowplan_agent.lifecycle.agent import Agent
-    from stowplan_agent.lifecycle.settings import StartSettings
-    from stowplan_agent.lifecycle.threads import limit_threads
-    from stowplan_agent.serving.server import ServerError
-    from stowplan_agent.transaction import FaultError
+    with agent_extra("agent"):
+        from stowplan_agent.cluster.client import ApiServerError
+        from stowplan_agent.cluster.identity import read_identity
+        from stowplan_agent.lifecycle import StartError
+        from stowplan_agent.lifecycle.agent import Agent
+        from stowplan_agent.lifecycle.settings import StartSettings
+        from stowplan_agent.lifecycle.threads import limit_threads
+        from stowplan_agent.serving.server import ServerError
+        from stowplan_agent.transaction import FaultError
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)

@@ -9,7 +9,17 @@ from typing import Annotated
 
 import typer
 
-from stowplan_agent.cli.output import WENT_WRONG, Output, err, exit_code, fail, out, print_json, user_errors
+from stowplan_agent.cli.output import (
+    WENT_WRONG,
+    Output,
+    agent_extra,
+    err,
+    exit_code,
+    fail,
+    out,
+    print_json,
+    user_errors,
+)
 from stowplan_agent.cli.specification import local_spec
 from stowplan_api.model import ContractError
 from stowplan_api.quantity import for_people, parse_quantity
@@ -29,9 +39,10 @@ def calibrate(
     output: Annotated[Output, typer.Option(help="table or json.")] = Output.TABLE,
 ) -> None:
     """Measure one request of each shape and write the record that plans are made from."""
-    from stowplan_agent.lifecycle import StartError
-    from stowplan_agent.lifecycle.offline import calibrate_offline
-    from stowplan_agent.transaction import FaultError
+    with agent_extra("calibrate"):
+        from stowplan_agent.lifecycle import StartError
+        from stowplan_agent.lifecycle.offline import calibrate_offline
+        from stowplan_agent.transaction import FaultError
 
     # Before minutes of measuring, not after them.
     if record is not None and not record.absolute().parent.is_dir():

@@ -60,3 +60,14 @@ def user_errors(*kinds: type[Exception]) -> Iterator[None]:
         yield
     except kinds as error:
         fail(str(error))
+
+
+@contextmanager
+def agent_extra(command: str) -> Iterator[None]:
+    """Around the imports of a command that the bare install cannot run: say what to install."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "stowplan").startswith("stowplan"):
+            raise
+        fail(f"{command} needs {error.name}, which the bare install leaves out; run: pip install 'stowplan[agent]'")
