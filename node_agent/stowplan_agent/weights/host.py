@@ -7,14 +7,18 @@ and can be registered with the driver. torch's own pinned allocator rounds up to
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import weakref
-from typing import Any
+from typing import Any, Final
 
 import torch
 
 from stowplan_agent.accelerators import Accelerator
 from stowplan_agent.weights.ledger import Ledger, Tier
+
+HUGE_PAGE: Final = 2 << 20
+"""Bytes of a huge page on x86-64 and arm64 with 4 KiB base pages."""
 
 
 class HostBuffer:
@@ -22,7 +26,12 @@ class HostBuffer:
 
     def __init__(self, owner: str, nbytes: int, accelerator: Accelerator, ledger: Ledger) -> None:
         """Pageable memory, not yet touched. ``nbytes`` must be above 0. Raises OSError where the kernel has none."""
-        self.tensor = torch.frombuffer(mmap.mmap(-1, nbytes), dtype=torch.uint8)
+        pages = mmap.mmap(-1, nbytes)
+        if nbytes >= HUGE_PAGE:
+            # Fewer pages to fault in and to register with the driver; only a hint, and refused without harm.
+            with contextlib.suppress(OSError):
+                pages.madvise(mmap.MADV_HUGEPAGE)
+        self.tensor = torch.frombuffer(pages, dtype=torch.uint8)
         self._owner = owner
         self._nbytes = nbytes
         self._accelerator = accelerator

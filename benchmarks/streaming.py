@@ -1,0 +1,218 @@
+"""How close streaming comes to its limit: a real-size Wan 14B denoiser through the weights engine, on a GPU.
+
+    python benchmarks/streaming.py [--tokens 4800 32760] [--resident 0 10 20 30 40] > results/...json
+
+Each figure is a ratio against a baseline of the same run, printed as one JSON document:
+
+- ``overBound``: a steady pass over max(all-resident compute, streamed bytes / link rate), all measured here.
+- ``groupOffload.speedup``: diffusers' block-level group offload with a stream, its fastest setting, over our pass at
+  0 resident layers; ``peakRatio`` is our peak over its peak.
+- ``bitEqual``: whether the output equals that of the unmanaged model with everything on the device.
+
+Weights are random: time and bits do not depend on their values. Needs about 60 GiB of device and 60 GiB of host memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import torch
+from diffusers import WanTransformer3DModel
+from diffusers.hooks import apply_group_offloading
+
+from stowplan_agent.accelerators.cuda import CudaAccelerator
+from stowplan_agent.calibration import measure_link
+from stowplan_agent.weights import Timeline, WeightsEngine
+from stowplan_agent.weights.timeline import Stretch
+from stowplan_api.placement import ComponentPlacement, GroupPlacement
+
+LAYERS = 40
+LATENTS = {4800: (5, 60, 64), 32760: (21, 60, 104)}
+"""Tokens to latent frames, height, width: a token is a patch of 1 x 2 x 2."""
+PASSES = {4800: 8, 32760: 3}
+Output = torch.Tensor
+
+
+def build() -> WanTransformer3DModel:
+    """Wan 2.2 A14B's denoiser with random bfloat16 weights, on the GPU."""
+    with torch.device("meta"):
+        model = WanTransformer3DModel(
+            num_layers=LAYERS, num_attention_heads=40, attention_head_dim=128, ffn_dim=13824, in_channels=16,
+            out_channels=16, text_dim=4096, freq_dim=256, cross_attn_norm=True, qk_norm="rms_norm_across_heads",
+        )  # fmt: skip
+    rope = type(model.rope)(128, (1, 2, 2), 1024)  # its tables are computed, not weights
+    model = model.to(torch.bfloat16).to_empty(device="cuda")
+    model.rope = rope.to("cuda")
+    generator = torch.Generator("cuda").manual_seed(0)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter.data, std=0.02, generator=generator)
+    return model.requires_grad_(False).eval()
+
+
+def inputs(tokens: int) -> dict[str, Any]:
+    """One pass's inputs, the same every time."""
+    generator = torch.Generator("cuda").manual_seed(tokens)
+
+    def noise(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator, device="cuda", dtype=torch.bfloat16)
+
+    return {
+        "hidden_states": noise(1, 16, *LATENTS[tokens]),
+        "timestep": torch.tensor([500], device="cuda"),
+        "encoder_hidden_states": noise(1, 512, 4096),
+        "return_dict": False,
+    }
+
+
+def steady(run: Callable[[], Output], passes: int) -> tuple[float, Output]:
+    """Seconds of a pass, without the first, and the last output."""
+    output = run()
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    for _ in range(passes):
+        output = run()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) / 1000 / passes, output
+
+
+def placed(engine: WeightsEngine, resident: int) -> float:
+    """Put the denoiser where the row says; wall seconds of the move."""
+    began = time.monotonic()
+    group = GroupPlacement(name="blocks", resident_layers=resident, slots=2, pinned_layers=(LAYERS - resident,))
+    engine.place(
+        ComponentPlacement(name="transformer", mode="Layerwise", groups=(group,))
+        if resident < LAYERS
+        else ComponentPlacement(name="transformer", mode="Resident")
+    )
+    torch.cuda.synchronize()
+    return time.monotonic() - began
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tokens", type=int, nargs="+", default=[4800, 32760], choices=list(LATENTS))
+    parser.add_argument("--resident", type=int, nargs="+", default=[0, 10, 20, 30, 40])
+    parser.add_argument("--compile", action="store_true", help="compile each layer")
+    parser.add_argument("--no-group-offload", action="store_true")
+    chosen = parser.parse_args()
+    accelerator = CudaAccelerator()
+    link = measure_link(accelerator, budget_bytes=2 << 30)
+    model = build()
+    if chosen.compile:
+        for layer in model.blocks:
+            layer.forward = torch.compile(layer.forward)
+    data = {tokens: inputs(tokens) for tokens in chosen.tokens}
+    alone: dict[int, tuple[float, Output]] = {}
+    with torch.no_grad():
+        for tokens in chosen.tokens:
+            seconds, output = steady(lambda tokens=tokens: model(**data[tokens])[0], PASSES[tokens])
+            alone[tokens] = (seconds, output.clone())
+            _say(f"unmanaged, {tokens} tokens: {seconds:.4f} s a pass")
+    rows = managed(model, accelerator, data, alone, chosen.resident, link.pinned_bytes_per_second)
+    groups = {} if chosen.no_group_offload else group_offload(model, data, rows)
+    document = {
+        "benchmark": "streaming",
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "device": accelerator.product,
+        "commit": _commit(),
+        "torch": torch.__version__,
+        "compiled": chosen.compile,
+        "link": link.to_json(),
+        "allResidentSeconds": {tokens: seconds for tokens, (seconds, _) in alone.items()},
+        "rows": rows,
+        "groupOffload": groups,
+    }
+    json.dump(document, sys.stdout, indent=1)
+
+
+def managed(
+    model: WanTransformer3DModel,
+    accelerator: CudaAccelerator,
+    data: dict[int, dict[str, Any]],
+    alone: dict[int, tuple[float, Output]],
+    residents: list[int],
+    rate: float,
+) -> list[dict[str, Any]]:
+    """One row a token count and resident count; the model is back on the host afterwards."""
+    began = time.monotonic()
+    model.to("cpu")
+    _say(f"to the host in {time.monotonic() - began:.1f} s")
+    engine = WeightsEngine(accelerator)
+    began = time.monotonic()
+    engine.adopt({"transformer": model})
+    torch.cuda.empty_cache()
+    _say(f"adopted in {time.monotonic() - began:.1f} s")
+    (layer_bytes, *_), rows = engine.describe()[0].groups[0].layer_bytes, []
+    for resident in residents:
+        moved = placed(engine, resident)
+        for tokens in data:
+            passes = PASSES[tokens]
+            engine.timeline = Timeline([Stretch("transformer", passes + 1, passes + 1)])
+            accelerator.reset_peaks()
+            with torch.no_grad(), engine.request():
+                seconds, output = steady(lambda tokens=tokens: model(**data[tokens])[0], passes)
+            streamed = (LAYERS - resident) * layer_bytes
+            compute = alone[tokens][0]
+            bound = max(compute, streamed / rate)
+            rows.append(
+                {
+                    "tokens": tokens,
+                    "resident": resident,
+                    "seconds": seconds,
+                    "boundSeconds": bound,
+                    "overBound": seconds / bound,
+                    "bitEqual": torch.equal(output, alone[tokens][1]),
+                    "peakBytes": accelerator.counters().peak,
+                    "placeSeconds": moved,
+                }
+            )
+            _say(f"{resident} resident, {tokens} tokens: {seconds:.4f} s, {seconds / bound:.3f} of the bound")
+    engine.place(ComponentPlacement(name="transformer", mode="Offload", pinned_bytes=(0,)))
+    engine.close()
+    return rows
+
+
+def group_offload(
+    model: WanTransformer3DModel, data: dict[int, dict[str, Any]], rows: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """diffusers' own: one block a group, a stream, pinned copies; the peak is that of row 0 or higher."""
+    gc.collect()
+    torch.cuda.empty_cache()
+    apply_group_offloading(
+        model, onload_device=torch.device("cuda"), offload_device=torch.device("cpu"), offload_type="block_level",
+        num_blocks_per_group=1, use_stream=True, record_stream=True, non_blocking=True,
+    )  # fmt: skip
+    found: dict[str, Any] = {}
+    for tokens in data:
+        torch.cuda.reset_peak_memory_stats()
+        with torch.no_grad():
+            seconds, _ = steady(lambda tokens=tokens: model(**data[tokens])[0], PASSES[tokens])
+        peak = torch.cuda.max_memory_allocated()
+        ours = next((row for row in rows if row["tokens"] == tokens and row["resident"] == 0), None)
+        found[str(tokens)] = {"seconds": seconds, "peakBytes": peak} | (
+            {"speedup": seconds / ours["seconds"], "peakRatio": ours["peakBytes"] / peak} if ours else {}
+        )
+        _say(f"group offload, {tokens} tokens: {seconds:.4f} s")
+    return found
+
+
+def _commit() -> str:
+    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()
