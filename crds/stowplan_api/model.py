@@ -64,7 +64,7 @@ class Document(Model):
             raise ContractError(
                 f"{path}: cannot be read ({error.strerror}); give the path of a {cls.__name__}"
             ) from None
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        except (ValueError, RecursionError) as error:
             raise ContractError(f"{path}: is not JSON ({error}); give the path of a {cls.__name__}") from None
         return cls.from_json(data, source=str(path))
 

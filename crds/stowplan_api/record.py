@@ -6,13 +6,17 @@ not here, because activations are kept apart from weights.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from stowplan_api.model import API_VERSION, Document, Model
-from stowplan_api.placement import Bytes, Count, Mode, Name
+from stowplan_api.placement import Count, Mode, Name
+from stowplan_api.quantity import MOST, for_people
 
+Bytes = Annotated[int, Field(ge=0, le=MOST, strict=True)]
+"""Bounded far below 2^63, so that a solver's sums over components, ranks and intervals stay exact."""
 Seconds = Annotated[float, Field(ge=0, le=1e9)]
 Rate = Annotated[float, Field(ge=0, le=1e18)]
 PositiveRate = Annotated[float, Field(gt=0, le=1e18)]
@@ -153,8 +157,14 @@ class CalibrationRecord(Document):
         components = {component.name: component for component in self.components}
         workloads = {workload.name for workload in self.workloads}
         nodes = {node.name for node in self.nodes}
-        if len(components) != len(self.components):
-            raise ValueError("a component is listed twice; each storage is counted once")
+        _check_once("component", (component.name for component in self.components))
+        _check_once("workload", (workload.name for workload in self.workloads))
+        _check_once("node", (node.name for node in self.nodes))
+        _check_once("rank", (str(rank.rank) for rank in self.ranks))
+        for component in self.components:
+            _check_once(f"component {component.name}: group", (group.name for group in component.groups))
+            if component.total_bytes() > MOST:
+                raise ValueError(f"component {component.name} has more than {for_people(MOST)} of weights")
         for rank in self.ranks:
             if rank.node not in nodes:
                 raise ValueError(f"rank {rank.rank} is on node {rank.node}, which nodes does not list")
@@ -163,6 +173,7 @@ class CalibrationRecord(Document):
                 raise ValueError(
                     f"interval {index} names component {interval.component}, which components does not list"
                 )
+            _check_once(f"interval {index}: the run of workload", (run.workload for run in interval.runs))
             for run in interval.runs:
                 self._check_run(index, interval, run, components, workloads)
         return self
@@ -192,3 +203,12 @@ class CalibrationRecord(Document):
             if component.name == name:
                 return component
         raise KeyError(name)
+
+
+def _check_once(what: str, names: Iterable[str]) -> None:
+    """Each counts once: what is listed twice would be priced twice."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ValueError(f"{what} {name} is listed twice; list each once")
+        seen.add(name)

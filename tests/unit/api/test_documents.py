@@ -71,7 +71,23 @@ RECORD_CHANGES: list[tuple[Change, str]] = [
     (lambda d: d.update(apiVersion="stowplan.dev/v2"), "field apiVersion"),
     (lambda d: d.update(color=1), "field color: Extra inputs are not permitted"),
     (lambda d: d.pop("nodes"), "field nodes: Field required"),
-    (lambda d: d["components"].append(d["components"][0]), "a component is listed twice"),
+    (lambda d: d["components"].append(d["components"][0]), "component transformer is listed twice; list each once"),
+    (lambda d: d["workloads"].append(d["workloads"][0]), "workload .* is listed twice"),
+    (lambda d: d["nodes"].append(d["nodes"][0]), "node .* is listed twice"),
+    (lambda d: d["ranks"].append(d["ranks"][0]), "rank 0 is listed twice"),
+    (
+        lambda d: d["components"][0]["groups"].append(d["components"][0]["groups"][0]),
+        "component transformer: group blocks is listed twice",
+    ),
+    (
+        lambda d: d["intervals"][0]["runs"].append(d["intervals"][0]["runs"][0]),
+        "interval 0: the run of workload .* is listed twice",
+    ),
+    (
+        lambda d: d["ranks"][0].update(capacityBytes=(1 << 63) - 1),
+        "capacityBytes: .*less than or equal to 70368744177664",
+    ),
+    (lambda d: d["components"][0].update(looseBytes=64 << 40), "transformer has more than 64 TiB of weights"),
     (lambda d: d["ranks"][0].update(node="other"), "rank 0 is on node other, which nodes does not list"),
     (lambda d: d["ranks"][0].update(capacityBytes=-1), "capacityBytes: .*greater than or equal to 0 .it is -1"),
     (lambda d: d["ranks"][0].update(capacityBytes=1.5), r"capacityBytes: .*integer.*it is 1\.5"),
@@ -169,3 +185,14 @@ def test_a_value_cannot_be_changed() -> None:
     placement = Placement.from_json(PLACEMENT)
     with pytest.raises(ValueError, match="frozen"):
         placement.components = ()  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"\xff\xfe", b"9" * 5000, b"[" * 100_000, b'{"a":' * 100_000])
+def test_a_file_that_is_not_json_is_one_sentence(text: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    path.write_bytes(text)
+    with pytest.raises(
+        ContractError, match=r"record\.json: is not JSON .*give the path of a CalibrationRecord"
+    ) as refusal:
+        CalibrationRecord.read(path)
+    assert "\n" not in str(refusal.value)
