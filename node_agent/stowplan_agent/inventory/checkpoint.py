@@ -64,9 +64,16 @@ class Checkpoint:
 def read_checkpoint(path: Path, *, variant: str | None = None) -> Checkpoint:
     """Read the folder ``path``, with the weights of ``variant`` (``fp16``, say) where a component has them.
 
-    Raises `InventoryError`, one sentence, for anything missing, malformed or truncated.
+    Raises `InventoryError`, one sentence, for anything missing, malformed, truncated or not to be read.
     """
-    path = path.absolute()
+    try:
+        return _read_checkpoint(path.absolute(), variant)
+    except OSError as error:  # a folder that may not be looked into, a name that is too long
+        where = error.filename or path
+        raise InventoryError(f"{where} cannot be read ({error.strerror}); give a folder that can be") from None
+
+
+def _read_checkpoint(path: Path, variant: str | None) -> Checkpoint:
     if not path.exists():
         raise InventoryError(f"{path} does not exist; give the folder of a checkpoint")
     if not path.is_dir() or not (path / INDEX).is_file():

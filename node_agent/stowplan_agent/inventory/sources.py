@@ -45,7 +45,11 @@ def resolve_source(
         path = _in_claim(source, pvc_root)
     else:
         raise InventoryError(f"source {source!r} has an unknown scheme; write {SCHEMES}")
-    if not path.exists():
+    try:
+        exists = path.exists()
+    except OSError as error:
+        raise InventoryError(f"source {source!r} cannot be read: {path}: {error.strerror}; correct the path") from None
+    if not exists:
         raise InventoryError(f"source {source!r} does not exist: there is no {path}; correct the path")
     return path
 

@@ -90,7 +90,11 @@ def _read_shards(folder: Path, index: Path) -> tuple[Header, ...]:
 
 def _explain_others(folder: Path) -> None:
     """Raise for files that look like weights but that would not be loaded, rather than say that there are none."""
-    others = sorted(path.name for path in folder.glob("*.safetensors"))
+    found = sorted(folder.glob("*.safetensors"))
+    for path in found:
+        if not path.is_file():
+            raise InventoryError(f"{path} is a folder or a link to nothing, not a file; download the checkpoint again")
+    others = [path.name for path in found]
     if others:
         variants = sorted({name.split(".")[1].split("-")[0] for name in others if name.count(".") == 2})
         hint = f"it has the variants {', '.join(variants)}" if variants else f"it has {others[0]}"

@@ -48,7 +48,27 @@ SHARD = "transformer/diffusion_pytorch_model-00002-of-00002.safetensors"
 SHARDS = "transformer/diffusion_pytorch_model.safetensors.index.json"
 VAE = "vae/diffusion_pytorch_model.safetensors"
 Damage = Callable[[Path], object]
+
+
+def replace_by_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def replace_by_link(path: Path, target: str) -> None:
+    path.unlink()
+    path.symlink_to(target)
+
+
 DAMAGES: dict[str, tuple[Damage, str]] = {
+    "weights are a folder": (lambda root: replace_by_folder(root / VAE), "is a folder or a link to nothing"),
+    "weights are a link to nothing": (lambda root: replace_by_link(root / VAE, "gone"), "is a folder or a link to"),
+    "weights are a link to itself": (lambda root: replace_by_link(root / VAE, Path(VAE).name), "is a folder or a link"),
+    "config is a folder": (lambda root: replace_by_folder(root / "vae/config.json"), "cannot be read (Is a directory)"),
+    "a name too long for a file": (
+        lambda root: edit(root / INDEX, **{"a" * 300: ["diffusers", "AutoencoderKLWan"]}),
+        "cannot be read (File name too long)",
+    ),
     "no index": (lambda root: (root / INDEX).unlink(), "has no model_index.json"),
     "index is no JSON": (lambda root: (root / INDEX).write_text("{"), "model_index.json is not JSON"),
     "index is no text": (lambda root: (root / INDEX).write_bytes(b"\xff\xfe"), "is not JSON"),
@@ -130,6 +150,11 @@ def test_a_sharded_variant(checkpoint_folder: Path, write_safetensors: Any) -> N
     index = checkpoint_folder / "text_encoder" / "model.safetensors.index.fp16.json"
     index.write_text(json.dumps({"weight_map": {"a": shard}}))
     assert list(read_checkpoint(checkpoint_folder, variant="fp16").weighted[0].tensors) == ["a"]
+
+
+def test_a_path_that_the_system_refuses_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(InventoryError, match=r"cannot be read \(File name too long\); give a folder that can be$"):
+        read_checkpoint(tmp_path / ("a" * 300))
 
 
 KNOWN = frozenset({"WanPipeline", "WanTransformer3DModel", "AutoencoderKLWan", "UniPCMultistepScheduler"})

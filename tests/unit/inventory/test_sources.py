@@ -37,6 +37,7 @@ def test_the_hub_gets_repository_and_revision(tmp_path: Path) -> None:
     ("source", "says"),
     [
         ("file:///no/such/model", "does not exist: there is no /no/such/model"),
+        (f"file:///{'a' * 300}", "File name too long; correct the path"),
         ("file://models/wan", "write three slashes"),
         ("pvc://claim/../../etc", "names no path inside a claim"),
         ("pvc:///path", "names no path inside a claim"),
