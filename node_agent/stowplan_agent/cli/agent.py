@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from stowplan_agent.cli.output import agent_extra, exit_code, fail, user_errors
-from stowplan_agent.cli.specification import local_spec
+from stowplan_agent.cli.specification import SHAPE_HELP, local_spec
 from stowplan_api.contract import Env
 from stowplan_api.model import ContractError
 from stowplan_api.quantity import parse_quantity
@@ -20,7 +20,7 @@ def agent(
     path: Annotated[
         Path | None, typer.Argument(help="Folder of a checkpoint; in a pod, the operator's spec says which.")
     ] = None,
-    shape: Annotated[list[str] | None, typer.Option(help="WIDTHxHEIGHT[xFRAMES][@STEPS]; may be repeated.")] = None,
+    shape: Annotated[list[str] | None, typer.Option(help=SHAPE_HELP)] = None,
     accelerator: Annotated[str | None, typer.Option(help="cuda or emulated.")] = None,
     device_memory: Annotated[str | None, typer.Option(help="Most device memory to use.")] = None,
     device_reserve: Annotated[str | None, typer.Option(help="Device memory kept free.")] = None,

@@ -20,14 +20,14 @@ from stowplan_agent.cli.output import (
     print_json,
     user_errors,
 )
-from stowplan_agent.cli.specification import local_spec
+from stowplan_agent.cli.specification import SHAPE_HELP, local_spec
 from stowplan_api.model import ContractError
 from stowplan_api.quantity import for_people, parse_quantity
 
 
 def calibrate(
     path: Annotated[Path, typer.Argument(help="Folder of a checkpoint in diffusers' layout.")],
-    shape: Annotated[list[str], typer.Option(help="WIDTHxHEIGHT[xFRAMES][@STEPS]; may be repeated.")],
+    shape: Annotated[list[str], typer.Option(help=SHAPE_HELP)],
     accelerator: Annotated[str, typer.Option(help="cuda or emulated.")] = "cuda",
     device_memory: Annotated[
         str | None, typer.Option(help="Most device memory to use; the capacity of an emulated card.")
@@ -45,8 +45,8 @@ def calibrate(
         from stowplan_agent.transaction import FaultError
 
     # Before minutes of measuring, not after them.
-    if record is not None and not record.absolute().parent.is_dir():
-        fail(f"{record} cannot be written: there is no folder {record.absolute().parent}; make it first")
+    if record is not None and (problem := unwritable(record)):
+        fail(f"{record} cannot be written: {problem}")
     with user_errors(ContractError, FaultError):
         spec = local_spec(
             path,
@@ -62,13 +62,13 @@ def calibrate(
         except StartError as error:
             fail(str(error), exit_code(error.reason))
     if measured.extrapolated:
-        err.print(f"extrapolated: {'; '.join(measured.provenance[1:])}", markup=False, soft_wrap=True)
+        err.print(f"extrapolated: {'; '.join(measured.provenance[1:])}", soft_wrap=True)
     if record is not None:
         try:
-            record.write_text(json.dumps(measured.to_json(), indent=1) + "\n", encoding="utf-8")
+            write_whole(record, json.dumps(measured.to_json(), indent=1) + "\n")
         except OSError as error:
             fail(f"{record} cannot be written ({error.strerror}); give another --record", WENT_WRONG)
-        err.print(f"wrote {record}; next: stowplan plan {record}", markup=False)
+        err.print(f"wrote {record}; next: stowplan plan {record}")
     if output is Output.JSON:
         print_json(measured.to_json())
         return
@@ -77,3 +77,31 @@ def calibrate(
     out.print(interval_table(measured))
     total = sum(component.total_bytes() for component in measured.components)
     out.print(f"{measured.model.name}: {for_people(total)} of weights on {measured.ranks[0].device}")
+
+
+def unwritable(path: Path) -> str | None:
+    """Why a file cannot be written there, and what to do; None when it seems that it can."""
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        return f"there is no folder {folder}; make it first"
+    if path.is_dir():
+        return "it is a folder; give the path of a file"
+    # A file is replaced, which its folder must allow; a device or a pipe is written to.
+    if not os.access(path if path.exists() and not path.is_file() else folder, os.W_OK):
+        return "permission denied; give another --record"
+    return None
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that it is there whole or as it was before. Raises OSError. Devices and pipes are written to."""
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8")
+        return
+    target = path.resolve()
+    draft = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(target)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise

@@ -1,18 +1,22 @@
-"""``stowplan cost``: the price of placements, one JSON line for each."""
+"""``stowplan cost``: the price of placements, one JSON line for each, or one row of a table."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
-from stowplan_agent.cli.output import user_errors
+from stowplan_agent.cli.output import Output, out, user_errors
 from stowplan_agent.cli.plan import DeviceMemory, HostMemory, on_machine
 from stowplan_api.model import ContractError
 from stowplan_api.placement import Placement
+from stowplan_api.plan import Cost
+from stowplan_api.quantity import for_people
 from stowplan_api.record import CalibrationRecord
 
 
@@ -21,6 +25,7 @@ def cost(
     placements: Annotated[str, typer.Argument(help="A file with one placement a line, as JSON; - for standard input.")],
     device_memory: DeviceMemory = None,
     host_memory: HostMemory = None,
+    output: Annotated[Output, typer.Option(help="json, one line a placement, or table.")] = Output.JSON,
 ) -> None:
     """Price placements: seconds of a request, device and host bytes, and every limit that is broken."""
     from stowplan_agent.planning import cost as price
@@ -29,28 +34,40 @@ def cost(
         measured = on_machine(CalibrationRecord.read(record), device_memory, host_memory)
         # All lines are read before the first is priced: a bad one leaves no half of an answer behind.
         read = placements_of(measured, placements)
+    if output is Output.TABLE:
+        out.print(cost_table([price(measured, placement) for placement in read]))
+        return
     for placement in read:
         print(json.dumps(price(measured, placement).to_json(), ensure_ascii=False))
 
 
+def cost_table(prices: Sequence[Cost]) -> Table:
+    """One row a placement, numbered as it was read, with the first limit that it breaks."""
+    table = Table("placement", "seconds", "device peak", "host", "fits")
+    for number, priced in enumerate(prices, 1):
+        more = f"; {len(priced.violations) - 1} more" if len(priced.violations) > 1 else ""
+        table.add_row(
+            str(number),
+            f"{priced.seconds:.4g}",
+            for_people(max(max(ranks) for ranks in priced.device_bytes)),
+            for_people(max(priced.host_bytes.values())),
+            "yes" if priced.feasible else f"no: {priced.violations[0].message}{more}",
+        )
+    return table
+
+
 def placements_of(record: CalibrationRecord, source: str) -> list[Placement]:
     """The placements of a JSON-lines file. Raises `ContractError` naming the line; empty lines do not count."""
-    if source == "-":
-        text = sys.stdin.read()
-    else:
-        try:
-            text = Path(source).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ContractError(f"{source}: cannot be read ({error}); give a file with one placement a line") from None
+    name = "standard input" if source == "-" else source
     found = []
     known = {component.name for component in record.components}
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(_text_of(source, name).split("\n"), 1):
         if not line.strip():
             continue
-        where = f"{'standard input' if source == '-' else source}, line {number}"
+        where = f"{name}, line {number}"
         try:
             data = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ContractError(f"{where}: is not JSON ({error}); write each placement on one line") from None
         placement = Placement.from_json(data, source=where)
         for entry in placement.components:
@@ -60,3 +77,15 @@ def placements_of(record: CalibrationRecord, source: str) -> list[Placement]:
                 )
         found.append(placement)
     return found
+
+
+def _text_of(source: str, name: str) -> str:
+    try:
+        if source != "-":
+            return Path(source).read_text(encoding="utf-8")
+        if sys.stdin is None:  # it was closed by whoever started this process
+            raise ContractError(f"{name} is closed; give a file with one placement a line")
+        return sys.stdin.read()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ContractError(f"{name}: cannot be read ({reason}); give a file with one placement a line") from None

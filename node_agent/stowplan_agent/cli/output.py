@@ -22,8 +22,9 @@ WENT_WRONG: Final = 1
 BAD_INPUT: Final = 2
 INFEASIBLE: Final = 3
 
-out: Final = Console(highlight=False)
-err: Final = Console(stderr=True, highlight=False)
+# Names come from folders and files: "[b]" and ":smile:" in one are its own letters.
+out: Final = Console(highlight=False, markup=False, emoji=False)
+err: Final = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
 class Output(StrEnum):
@@ -40,7 +41,7 @@ def print_json(value: Any) -> None:
 
 def fail(message: str, code: int = BAD_INPUT) -> NoReturn:
     """Print one sentence on standard error and exit."""
-    err.print(f"stowplan: {message}", style="red", markup=False, soft_wrap=True)
+    err.print(f"stowplan: {message}", style="red", soft_wrap=True)
     raise typer.Exit(code)
 
 

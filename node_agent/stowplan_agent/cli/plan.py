@@ -12,7 +12,7 @@ from stowplan_agent.cli.output import INFEASIBLE, Output, out, print_json, user_
 from stowplan_api.model import ContractError
 from stowplan_api.placement import Placement
 from stowplan_api.plan import Plan
-from stowplan_api.quantity import for_people, parse_quantity
+from stowplan_api.quantity import MOST, for_people, format_quantity, parse_quantity
 from stowplan_api.record import CalibrationRecord
 
 DeviceMemory = Annotated[
@@ -60,19 +60,22 @@ def on_machine(record: CalibrationRecord, device_memory: str | None, host_memory
 
 def _quantity(flag: str, text: str) -> int:
     try:
-        return parse_quantity(text)
+        nbytes = parse_quantity(text)
     except ValueError as error:
         raise ContractError(f"{flag}: {error}") from None
+    if nbytes > MOST:
+        raise ContractError(f"{flag}: {text} is out of range; the largest is {format_quantity(MOST)}")
+    return nbytes
 
 
 def show(record: CalibrationRecord, answer: Plan) -> None:
     """Print a plan for people."""
     if answer.status == "Infeasible":
-        out.print(f"{record.model.name}: no placement fits.", markup=False)
+        out.print(f"{record.model.name}: no placement fits.")
         for violation in answer.shortfalls:
-            out.print(f"  short: {violation.message}", markup=False)
+            out.print(f"  short: {violation.message}")
         for change in answer.would_fit:
-            out.print(f"  would fit: {change.message}", markup=False)
+            out.print(f"  would fit: {change.message}")
         return
     assert answer.cost is not None
     table = Table("component", "chosen", "why", title=f"{record.model.name}: {answer.cost.seconds:.4g} s a request")
@@ -90,8 +93,8 @@ def show(record: CalibrationRecord, answer: Plan) -> None:
                 out.print(f"One more GiB of {what} would save {saved:.4g} s a request.")
     for number, move in enumerate(answer.moves, 1):
         before = move.from_.mode if move.from_ else "nothing"
-        out.print(f"Move {number}: {move.component}, {before} to {move.to.mode}", markup=False)
-    out.print(f"Proven by {answer.proof['solver']} over {answer.proof['space']}.", markup=False)
+        out.print(f"Move {number}: {move.component}, {before} to {move.to.mode}")
+    out.print(f"Proven by {answer.proof['solver']} over {answer.proof['space']}.")
 
 
 def _peaks(record: CalibrationRecord, answer: Plan) -> Table:

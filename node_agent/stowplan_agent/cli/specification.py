@@ -12,6 +12,8 @@ from stowplan_api.diffusion_deployment import DiffusionDeploymentSpec
 from stowplan_api.model import ContractError, first_problem
 from stowplan_api.quantity import MOST, parse_quantity
 
+SHAPE_HELP: Final = r"WIDTHxHEIGHT\[xFRAMES]\[@STEPS]; may be repeated."
+"""Help of ``--shape``; typer reads help as markup, where an open bracket is escaped."""
 SHAPE: Final = re.compile(r"(?:([a-z0-9.-]+)=)?([0-9]{1,9})x([0-9]{1,9})(?:x([0-9]{1,9}))?(?:@([0-9]{1,9}))?")
 
 
@@ -54,6 +56,10 @@ def local_spec(
         parsed = [parse_shape(shape) for shape in shapes]
     except ValueError as error:
         raise ContractError(str(error)) from None
+    names = [shape["name"] for shape in parsed]
+    for name in names:
+        if names.count(name) > 1:
+            raise ContractError(f"--shape: two shapes are called {name}; give each a name, as in slow=832x480x81@40")
     data: dict[str, Any] = {
         "model": {"source": path.absolute().as_uri(), "dtype": dtype},
         "workload": {"shapes": parsed},

@@ -9,8 +9,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from stowplan_agent.cli.cost import cost
+from stowplan_agent.cli.cost import cost, placements_of
 from stowplan_agent.cli.plan import plan
+from stowplan_api.model import ContractError
+from stowplan_api.record import CalibrationRecord
 
 RECORDS = Path(__file__).parent.parent / "planning" / "records"
 SMALL = RECORDS / "small"
@@ -84,7 +86,9 @@ def test_cost_prints_a_line_for_each_placement(tmp_path: Path) -> None:
         (("plan", SMALL / "device-03.json", "--device-memory=-1Gi"), "is negative"),
         (("plan", SMALL / "device-03.json", "--host-memory", "9999Ei"), "out of range"),
         (("plan", SMALL / "device-03.json", "--current", SMALL / "moves-02.current.json"), "component encoder"),
-        (("cost", SMALL / "device-03.json", "nowhere.jsonl"), "cannot be read"),
+        (("plan", SMALL / "device-03.json", "--device-memory", str((1 << 63) - 1)), "the largest is 64Ti"),
+        (("cost", SMALL / "device-03.json", "nowhere.jsonl"), "nowhere.jsonl: cannot be read (No such file"),
+        (("cost", SMALL / "device-03.json", SMALL), "cannot be read (Is a directory)"),
     ],
 )
 def test_bad_input_is_one_sentence(arguments: tuple[object, ...], words: str) -> None:
@@ -98,6 +102,8 @@ def test_bad_input_is_one_sentence(arguments: tuple[object, ...], words: str) ->
     [
         ("{", "line 2: is not JSON"),
         ("[]", "line 2"),
+        ("[" * 100_000, "line 2: is not JSON"),
+        ("9" * 5000, "line 2: is not JSON"),
         (
             '{"apiVersion":"stowplan.dev/v1alpha1","kind":"Placement","components":[{"name":"vae","mode":"Resident"}]}',
             "vae",
@@ -110,3 +116,32 @@ def test_a_bad_line_is_named_and_nothing_is_printed(second: str, words: str) -> 
     code, out, err = run("cost", SMALL / "moves-02.json", "-", stdin=stdin)
     assert (code, out) == (2, "")
     assert words in err and "line 2" in err and err.count("\n") == 1
+
+
+def test_cost_prints_a_table_on_request(tmp_path: Path) -> None:
+    line = one_line(SMALL / "moves-02.current.json")
+    file = tmp_path / "placements.jsonl"
+    file.write_text(f"{line}\n{line}\n")
+    code, out, _ = run("cost", SMALL / "moves-02.json", file, "--output", "table")
+    assert code == 0
+    assert out.count("yes") == 2 and "device peak" in out
+    code, out, _ = run("cost", SMALL / "moves-02.json", file, "--output", "table", "--host-memory", "1Gi")
+    assert code == 0 and out.count("no:") == 2
+
+
+def test_a_closed_standard_input_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(ContractError, match="standard input is closed"):
+        placements_of(CalibrationRecord.read(SMALL / "moves-02.json"), "-")
+
+
+@pytest.mark.parametrize("name", ["[/b]", "[red]x", ":smile:", "\\[x]"])
+def test_names_are_printed_as_they_are(name: str, tmp_path: Path) -> None:
+    record = json.loads((SMALL / "device-03.json").read_text())
+    record["model"]["name"] = name
+    path = tmp_path / "record.json"
+    path.write_text(json.dumps(record))
+    code, out, _ = run("plan", path)
+    assert code == 0 and f"{name}: " in out
+    _, _, err = run("plan", f"{name}.json")
+    assert f"stowplan: {name}.json: cannot be read" in err

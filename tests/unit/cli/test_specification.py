@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from stowplan_agent.cli import app
+from stowplan_agent.cli.calibrate import unwritable, write_whole
 from stowplan_agent.cli.output import exit_code
 from stowplan_agent.cli.specification import local_spec, parse_shape
 from stowplan_api.contract import PlacementReason
@@ -79,6 +82,40 @@ def test_bad_options(options: dict[str, str], words: tuple[str, ...]) -> None:
     for word in words:
         assert word in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("shapes", [["64x64x5@4", "64x64x5@8"], ["a=64x64", "a=32x32"], ["64x64", "64x64"]])
+def test_shapes_of_one_name_are_refused(shapes: list[str]) -> None:
+    name = shapes[0].split("@")[0].split("=")[0]
+    with pytest.raises(ContractError, match=f"two shapes are called {name}; give each a name, as in slow="):
+        local_spec(
+            Path("/models/wan"), shapes, dtype="float32", device_memory=None, device_reserve=None, host_memory=None
+        )
+
+
+@pytest.mark.parametrize("command", ["calibrate", "agent"])
+def test_help_shows_the_whole_form_of_a_shape(command: str) -> None:
+    shown = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"}).stdout
+    assert "WIDTHxHEIGHT[xFRAMES][@STEPS]" in shown
+
+
+def test_a_record_is_there_whole_or_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    path.write_text("before")
+    with pytest.raises(UnicodeEncodeError):
+        write_whole(path, "half \ud800")
+    assert path.read_text() == "before" and list(tmp_path.iterdir()) == [path]
+    write_whole(path, "after")
+    assert path.read_text() == "after" and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [("r.json", None), ("nowhere/r.json", "make it first"), (".", "it is a folder"), ("/dev/null", None)],
+)
+def test_where_a_record_cannot_be_written_is_known_before(path: str, problem: str | None, tmp_path: Path) -> None:
+    said = unwritable(tmp_path / path)
+    assert said is None if problem is None else problem in (said or "")
 
 
 @pytest.mark.parametrize(
