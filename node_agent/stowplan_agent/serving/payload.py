@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 from fastapi import Request
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from stowplan_agent.serving.bodies import Body, shorten
 from stowplan_agent.serving.errors import ApiError, bad_value
@@ -23,7 +24,14 @@ AnyBody = TypeVar("AnyBody", bound=Body)
 
 
 async def read_body(kind: type[AnyBody], request: Request) -> AnyBody:
-    """The body of a request as a value. Raises ApiError: 400, or 413 above the limit."""
+    """The body of a request as a value. Raises ApiError: 400, 413 above the limit, or 499 where it never came."""
+    try:
+        return await _read(kind, request)
+    except ClientDisconnect:  # nobody reads the answer; without one the server would log a traceback for each
+        raise ApiError(499, "the client hung up before its body had come", code="cancelled") from None
+
+
+async def _read(kind: type[AnyBody], request: Request) -> AnyBody:
     if request.headers.get("content-type", "").startswith("multipart/form-data"):
         return checked(kind, await _form(request))
     data = bytearray()

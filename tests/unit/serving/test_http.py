@@ -18,6 +18,7 @@ from PIL import Image
 
 from stowplan_agent.serving.app import create_app
 from stowplan_agent.serving.door import Door
+from stowplan_agent.serving.errors import ApiError
 from stowplan_agent.serving.metrics import AgentMetrics
 from stowplan_agent.serving.queue import RequestQueue
 from stowplan_agent.serving.requests import GenerationRequest, Refused
@@ -123,6 +124,25 @@ def test_a_client_that_hangs_up_stops_its_request_and_the_next_one_runs(images: 
     assert after.status_code == 200
     assert images.pipeline.steps_run["left"] == 1
     assert 'stowplan_requests_total{status="cancelled"} 1.0' in images.client.get("/metrics").text
+
+
+@pytest.mark.parametrize(
+    ("kind", "begun"),
+    [("application/json", '{"prom'), ("multipart/form-data; boundary=b", "--b\r\nContent-Disposition: form-data; na")],
+)
+def test_a_client_that_hangs_up_within_its_body_leaves_no_traceback(
+    kind: str, begun: str, videos: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statuses: list[int] = []
+    respond = ApiError.response
+    monkeypatch.setattr(ApiError, "response", lambda refusal: statuses.append(refusal.status) or respond(refusal))
+    head = f"POST /v1/videos HTTP/1.1\r\nHost: x\r\nContent-Type: {kind}\r\nContent-Length: 100\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", videos.port)) as connection:
+        connection.sendall((head + begun).encode())
+    until("the request is answered", lambda: statuses)
+    assert statuses == [499]
+    assert videos.client.post("/v1/videos", json={"prompt": "next"}).status_code == 200
+    assert [record for record in caplog.records if record.exc_info] == []
 
 
 def test_out_of_memory_fails_that_request_only(images: Any) -> None:
