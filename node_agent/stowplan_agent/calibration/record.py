@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from stowplan_agent.calibration.errors import CalibrationError
 from stowplan_agent.calibration.observation import Observation, timeline_of
 from stowplan_api.record import (
     CalibrationRecord,
@@ -17,10 +18,6 @@ from stowplan_api.record import (
     Run,
     Workload,
 )
-
-
-class CalibrationError(RuntimeError):
-    """What was measured does not make one record. The message says what disagrees."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from stowplan_agent.accelerators import Accelerator, Event
+from stowplan_agent.calibration.errors import CalibrationError
 
 Span = tuple[Event, Event]
 
@@ -67,7 +68,15 @@ class Watch:
         return f"interval {current.component}.{current.entry}"
 
     def component_awaited(self, component: str, entry: str) -> None:
-        """A component was called: the gap before it ends here, its loads come next."""
+        """A component was called: the gap before it ends here, its loads come next.
+
+        Raises `CalibrationError` for a component inside another: a record has one component an interval.
+        """
+        if self._gap is None:
+            raise CalibrationError(
+                f"component {component} is called inside component {self.intervals[-1].component}, and only components "
+                "that run one after another can be measured; load the pipeline without one of them"
+            )
         gap = self._close_gap()
         self._raised = False
         last = self.intervals[-1] if self.intervals else None

@@ -13,12 +13,14 @@ from typing import Final
 
 import torch
 
-from stowplan_agent.calibration import Observation, Sample, extrapolate
+from stowplan_agent.calibration import CalibrationError, Observation, Sample, extrapolate
 from stowplan_agent.inventory.frames import FrameContract
+from stowplan_agent.lifecycle.errors import StartError
 from stowplan_agent.lifecycle.session import Session
 from stowplan_agent.lifecycle.shapes import area, describe, lighter, work
 from stowplan_agent.lifecycle.shortfall import Shortfall
 from stowplan_agent.transaction import Measured
+from stowplan_api.contract import PlacementReason
 from stowplan_api.diffusion_deployment import Shape
 from stowplan_api.record import Link, Workload
 
@@ -86,6 +88,8 @@ class Probe:
             short = Shortfall.of(error, self._session.running, shape)
             _log.info("out of memory at %s: %s: %s", describe(shape), short.running, short.detail)
             return short
+        except CalibrationError as error:
+            raise StartError(PlacementReason.MODEL_INVALID, str(error)) from error
         return Probed(shape, measured, observations)
 
     def _second_sample(self, shape: Shape) -> Sample | None:

@@ -6,6 +6,7 @@ The port is bound before anything else, and a port that is taken is one sentence
 from __future__ import annotations
 
 import errno
+import os
 import socket
 import threading
 from collections.abc import Callable
@@ -86,7 +87,8 @@ def _listen(port: int) -> socket.socket:
         return _dual_stack(port) or socket.create_server(("", port), backlog=_BACKLOG)
     except OSError as error:
         raise ServerError(
-            f"port {port} cannot be listened on ({error.strerror}); choose another with spec.serving.port"
+            f"port {port} cannot be listened on ({os.strerror(error.errno) if error.errno else error}); "
+            "choose another with --port, or with spec.serving.port in a cluster"
         ) from None
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from stowplan_agent.accelerators.emulated import EmulatedAccelerator, EmulatedCard
-from stowplan_agent.calibration import Observation, Watch, observe
+from stowplan_agent.calibration import CalibrationError, Observation, Watch, observe
 from stowplan_agent.calibration.observation import timeline_of
 from stowplan_api.record import Link
 
@@ -202,3 +202,15 @@ def test_a_call_that_raised_is_what_ran(pipeline: Pipeline) -> None:
     except torch.OutOfMemoryError:
         watch.component_left("vae", "decode")
     assert watch.running() == "interval vae.decode"
+
+
+def test_a_component_inside_another_is_refused_by_name(pipeline: Pipeline) -> None:
+    watch = pipeline.watch
+    watch.begin()
+    watch.component_awaited("prior", "generate")
+    watch.component_entered("prior", "generate")
+    with pytest.raises(CalibrationError, match="component text is called inside component prior"):
+        watch.component_awaited("text", "forward")
+    watch.component_left("prior", "generate")
+    watch.finish()
+    assert list(observed(pipeline)) == [(None, "prepare"), ("prior", "generate"), (None, "finish")]
