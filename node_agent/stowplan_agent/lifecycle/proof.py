@@ -16,7 +16,6 @@ from stowplan_agent.lifecycle.facts import component_status, rank_status, reside
 from stowplan_agent.lifecycle.preparation import Prepared
 from stowplan_agent.lifecycle.progress import Progress
 from stowplan_agent.lifecycle.settings import StartSettings
-from stowplan_agent.lifecycle.shapes import describe
 from stowplan_agent.planning.limits import reserve_bytes
 from stowplan_agent.serving.metrics import ComponentBytes
 from stowplan_agent.transaction import Criteria, Measured, judge
@@ -46,11 +45,6 @@ class Proof:
         )
         self.last: Measured | None = None
         """What was measured last."""
-
-    @property
-    def measured_shape(self) -> str:
-        """The shape of the reference, for people."""
-        return describe(self._prepared.reference_shape)
 
     def prove(self, progress: Progress) -> None:
         """Run and judge. Raises `StartError` with the first criterion that failed; `last` has the numbers."""

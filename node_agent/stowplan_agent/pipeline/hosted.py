@@ -9,7 +9,6 @@ parameter, and parameters of a streamed layer are at times on the host
 from __future__ import annotations
 
 import contextlib
-import inspect
 import io
 import logging
 import traceback
@@ -59,18 +58,9 @@ class HostedPipeline:
             raise LoadError(f"{path}: diffusers cannot load this checkpoint: {first}") from error
         return cls(pipeline, device)
 
-    @property
-    def name(self) -> str:
-        """The pipeline's class."""
-        return str(type(self._pipeline).__name__)
-
     def modules(self) -> dict[str, torch.nn.Module]:
         """Its networks by name, found by type."""
         return {name: value for name, value in self._pipeline.components.items() if isinstance(value, torch.nn.Module)}
-
-    def makes_video(self) -> bool:
-        """Whether requests have a number of frames."""
-        return "num_frames" in inspect.signature(type(self._pipeline).__call__).parameters
 
     def run(self, request: PipelineRequest, *, stop: Callable[[], bool] | None = None) -> Frames:
         """Run one request. Raises torch.OutOfMemoryError, holding none of the request's memory, and `Stopped`."""

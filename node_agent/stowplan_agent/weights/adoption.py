@@ -92,11 +92,8 @@ def check_apart(surveys: Mapping[str, Survey]) -> None:
                 )
 
 
-def _users(
-    module: torch.nn.Module, layers: Mapping[LayerKey, torch.nn.Module]
-) -> dict[torch.nn.Module, set[LayerKey | None]]:
-    """For each inner module the layers that it is reached through, and None where it is reached around them."""
-    users: dict[torch.nn.Module, set[LayerKey | None]] = {}
+def _users(module: torch.nn.Module, layers: Mapping[LayerKey, torch.nn.Module]) -> Users:
+    users: Users = {}
     for key, layer in layers.items():
         for inner in layer.modules():
             users.setdefault(inner, set()).add(key)
