@@ -23,6 +23,9 @@ INDEX: Final = "model_index.json"
 WEIGHTLESS: Final = ("scheduler_config.json", "tokenizer_config.json", "preprocessor_config.json")
 """Configs of parts that compute nothing; a folder with one of these need not hold weights."""
 
+VOCABULARIES: Final = ("tokenizer.json", "*.model", "vocab.json", "vocab.txt")
+"""Files one of which a tokenizer needs. transformers makes one without any of them, to which all prompts are alike."""
+
 
 @dataclass(frozen=True)
 class CheckpointComponent:
@@ -142,4 +145,10 @@ def _read_component(root: Path, name: str, value: list[str], variant: str | None
         raise InventoryError(f"{folder} has weights but no config.json; download the checkpoint again")
     if not headers and "config.json" in configs and not any(file in configs for file in WEIGHTLESS):
         raise InventoryError(f"{folder} ({class_name}) has a config.json but no weights; download the checkpoint again")
+    # Tokenizers of bytes (ByT5) have no vocabulary.
+    wanting = "Tokenizer" in class_name and not class_name.startswith("ByT5")
+    if wanting and not any(file.is_file() for pattern in VOCABULARIES for file in folder.glob(pattern)):
+        raise InventoryError(
+            f"{folder} ({class_name}) has no vocabulary ({', '.join(VOCABULARIES)}); download the checkpoint again"
+        )
     return CheckpointComponent(name, library, class_name, configs, headers, merge_tensors(headers))

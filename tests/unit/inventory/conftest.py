@@ -68,6 +68,7 @@ def checkpoint_folder(tmp_path: Path, write_safetensors: WriteFile) -> Path:
     for name, config in configs.items():
         (root / name).parent.mkdir()
         (root / name).write_text(json.dumps(config))
+    (root / "tokenizer" / "tokenizer.json").write_text("{}")
     write_safetensors(root / "text_encoder" / "model.safetensors", ENCODER)
     write_safetensors(root / "vae" / "diffusion_pytorch_model.safetensors", VAE)
     names = list(DENOISER)

@@ -79,6 +79,10 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         lambda root: (root / INDEX).write_text('{"_class_name": "WanPipeline"}'),
         "no component with weights",
     ),
+    "tokenizer without vocabulary": (
+        lambda root: (root / "tokenizer/tokenizer.json").unlink(),
+        "tokenizer (T5TokenizerFast) has no vocabulary (tokenizer.json, *.model, vocab.json, vocab.txt)",
+    ),
     "component without folder": (lambda root: shutil.rmtree(root / "tokenizer"), "'tokenizer', and there is no such"),
     "component outside": (lambda root: edit(root / INDEX, **{"../wan": ["a", "B"]}), "no such folder"),
     "missing shard": (lambda root: (root / SHARD).unlink(), "-00002-of-00002.safetensors does not exist"),
@@ -155,6 +159,18 @@ def test_a_sharded_variant(checkpoint_folder: Path, write_safetensors: Any) -> N
 def test_a_path_that_the_system_refuses_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(InventoryError, match=r"cannot be read \(File name too long\); give a folder that can be$"):
         read_checkpoint(tmp_path / ("a" * 300))
+
+
+@pytest.mark.parametrize("vocabulary", ["spiece.model", "vocab.json", "vocab.txt"])
+def test_any_vocabulary_will_do(vocabulary: str, checkpoint_folder: Path) -> None:
+    (checkpoint_folder / "tokenizer/tokenizer.json").rename(checkpoint_folder / "tokenizer" / vocabulary)
+    assert read_checkpoint(checkpoint_folder).components
+
+
+def test_a_tokenizer_of_bytes_needs_no_vocabulary(checkpoint_folder: Path) -> None:
+    (checkpoint_folder / "tokenizer/tokenizer.json").unlink()
+    edit(checkpoint_folder / INDEX, tokenizer=["transformers", "ByT5Tokenizer"])
+    assert read_checkpoint(checkpoint_folder).components
 
 
 KNOWN = frozenset({"WanPipeline", "WanTransformer3DModel", "AutoencoderKLWan", "UniPCMultistepScheduler"})
