@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import gc
+import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from transformers import modeling_utils
 
 from stowplan_agent.accelerators.emulated import EmulatedAccelerator, EmulatedCard
-from stowplan_agent.pipeline import HostedPipeline, PipelineRequest
+from stowplan_agent.pipeline import HostedPipeline, LoadError, PipelineRequest
 from stowplan_agent.pipeline.request import Stopped
 
 CLIP = PipelineRequest(width=128, height=128, frames=17, steps=2)
@@ -50,6 +53,18 @@ def test_a_request_that_breaks_off_leaves_no_activation_behind(tiny_wan: Path, e
         else:
             pytest.fail("the request did not break off")
         assert _held(card) - before <= 4 * LATENTS, "a scheduler keeps some latents until the next request, no more"
+
+
+def test_weights_that_the_checkpoint_lacks_are_not_made_up(tiny_wan: Path, tmp_path: Path) -> None:
+    """transformers fills what it misses with random numbers: other ones in every pod."""
+    folder = tmp_path / "wan"
+    shutil.copytree(tiny_wan, folder)
+    config = folder / "text_encoder" / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"num_layers": 6}))
+    before = modeling_utils.log_state_dict_report
+    with pytest.raises(LoadError, match=r"weights of the UMT5EncoderModel are not .*, encoder\.block\.4\."):
+        HostedPipeline.load(folder, "float32", torch.device("cpu"))
+    assert modeling_utils.log_state_dict_report is before
 
 
 def _held(card: EmulatedAccelerator) -> int:

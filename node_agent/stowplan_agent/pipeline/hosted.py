@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from stowplan_agent.pipeline.missing import missing_weights
 from stowplan_agent.pipeline.request import PipelineRequest, Stopped
 
 Frames = npt.NDArray[np.float32]
@@ -47,7 +48,11 @@ class HostedPipeline:
         from diffusers import DiffusionPipeline
 
         try:
-            with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
+            with (
+                missing_weights() as missing,
+                warnings.catch_warnings(),
+                contextlib.redirect_stderr(io.StringIO()),
+            ):
                 warnings.simplefilter("ignore")
                 logging.getLogger("transformers").setLevel(logging.ERROR)
                 pipeline = DiffusionPipeline.from_pretrained(
@@ -56,6 +61,11 @@ class HostedPipeline:
         except Exception as error:  # diffusers raises what its dependencies raise
             first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
             raise LoadError(f"{path}: diffusers cannot load this checkpoint: {first}") from error
+        for name, names in missing.items():
+            raise LoadError(
+                f"{path}: {len(names)} weights of the {name} are not in the checkpoint, {names[0]} among them, and "
+                "transformers would make them up; download the checkpoint again"
+            )
         return cls(pipeline, device)
 
     def modules(self) -> dict[str, torch.nn.Module]:
