@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from pathlib import Path
 from typing import Annotated
@@ -44,6 +45,8 @@ def calibrate(
         from stowplan_agent.lifecycle.offline import calibrate_offline
         from stowplan_agent.transaction import FaultError
 
+    # A phase that fails is logged, and its sentence is printed below: once is enough.
+    logging.basicConfig(level=logging.ERROR)
     # Before minutes of measuring, not after them.
     if record is not None and (problem := unwritable(record)):
         fail(f"{record} cannot be written: {problem}")

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from stowplan_agent.cli.output import Output, out, user_errors
+from stowplan_agent.cli.output import Output, out, user_errors, wide_table
 from stowplan_agent.cli.plan import DeviceMemory, HostMemory, on_machine
 from stowplan_api.model import ContractError
 from stowplan_api.placement import Placement
@@ -43,7 +43,7 @@ def cost(
 
 def cost_table(prices: Sequence[Cost]) -> Table:
     """One row a placement, numbered as it was read, with the first limit that it breaks."""
-    table = Table("placement", "seconds", "device peak", "host", "fits")
+    table = wide_table("placement", "seconds", "device peak", "host", "fits")
     for number, priced in enumerate(prices, 1):
         more = f"; {len(priced.violations) - 1} more" if len(priced.violations) > 1 else ""
         table.add_row(

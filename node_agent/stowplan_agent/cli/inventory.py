@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from stowplan_agent.cli.output import Output, out, print_json, user_errors
+from stowplan_agent.cli.output import Output, out, print_json, user_errors, wide_table
 from stowplan_agent.inventory import (
     Inventory,
     InventoryError,
@@ -37,7 +37,8 @@ def inventory(
         print_json(_as_json(found))
     else:
         out.print(_as_table(found))
-        out.print(f"{found.pipeline}: {for_people(found.total_bytes)} of weights in {found.dtype}; {found.fingerprint}")
+        weights = f"{for_people(found.total_bytes)} of weights in {found.dtype}"
+        out.print(f"{found.pipeline}: {weights}; {found.fingerprint}", soft_wrap=True)
 
 
 def _as_json(found: Inventory) -> dict[str, object]:
@@ -63,12 +64,8 @@ def _as_json(found: Inventory) -> dict[str, object]:
 
 
 def _as_table(found: Inventory) -> Table:
-    table = Table(title=found.model)
-    table.add_column("component")
-    table.add_column("class")
-    table.add_column("layers")
-    for heading in ("loose", "on disk", "loaded"):
-        table.add_column(heading, justify="right")
+    sizes = ("loose", "on disk", "loaded")
+    table = wide_table("component", "class", "layers", *sizes, right=sizes, title=found.model)
     for part in found.components:
         layers = ", ".join(
             f"{group.name} {len(group.layer_bytes)} x {for_people(max(group.layer_bytes))}" for group in part.groups

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any, Final, NoReturn
 
 import typer
 from rich.console import Console
+from rich.table import Column, Table
 
 from stowplan_api.contract import PlacementReason
 
@@ -37,6 +38,14 @@ class Output(StrEnum):
 def print_json(value: Any) -> None:
     """One JSON document on standard output, indented for a terminal and compact for a pipe."""
     print(json.dumps(value, indent=1 if sys.stdout.isatty() else None, ensure_ascii=False))
+
+
+def wide_table(*headings: str, right: Collection[str] = (), title: str | None = None) -> Table:
+    """A table that folds what is too wide, where rich would cut names off; columns ``right`` are set to the right."""
+    columns = (
+        Column(heading, overflow="fold", justify="right" if heading in right else "left") for heading in headings
+    )
+    return Table(*columns, title=title)
 
 
 def fail(message: str, code: int = BAD_INPUT) -> NoReturn:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from stowplan_agent.cli.output import INFEASIBLE, Output, out, print_json, user_errors
+from stowplan_agent.cli.output import INFEASIBLE, Output, out, print_json, user_errors, wide_table
 from stowplan_api.model import ContractError
 from stowplan_api.placement import Placement
 from stowplan_api.plan import Plan
@@ -71,14 +71,16 @@ def _quantity(flag: str, text: str) -> int:
 def show(record: CalibrationRecord, answer: Plan) -> None:
     """Print a plan for people."""
     if answer.status == "Infeasible":
-        out.print(f"{record.model.name}: no placement fits.")
+        out.print(f"{record.model.name}: no placement fits.", soft_wrap=True)
         for violation in answer.shortfalls:
-            out.print(f"  short: {violation.message}")
+            out.print(f"  short: {violation.message}", soft_wrap=True)
         for change in answer.would_fit:
-            out.print(f"  would fit: {change.message}")
+            out.print(f"  would fit: {change.message}", soft_wrap=True)
         return
     assert answer.cost is not None
-    table = Table("component", "chosen", "why", title=f"{record.model.name}: {answer.cost.seconds:.4g} s a request")
+    table = wide_table(
+        "component", "chosen", "why", title=f"{record.model.name}: {answer.cost.seconds:.4g} s a request"
+    )
     for explanation in answer.explanations:
         lost = f"not {explanation.lost}: " if explanation.lost else ""
         table.add_row(explanation.component, explanation.chosen, f"{lost}{explanation.because}")
@@ -101,7 +103,7 @@ def _peaks(record: CalibrationRecord, answer: Plan) -> Table:
     from stowplan_agent.planning.limits import reserve_bytes
 
     assert answer.cost is not None
-    table = Table("interval", "rank", "device", "reserve", "capacity", "left", title="device memory")
+    table = wide_table("interval", "rank", "device", "reserve", "capacity", "left", title="device memory")
     for index, interval in enumerate(record.intervals):
         name = f"{interval.component} {interval.entry}" if interval.component else interval.entry
         for position, rank in enumerate(record.ranks):

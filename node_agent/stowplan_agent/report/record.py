@@ -11,7 +11,7 @@ from stowplan_api.record import CalibrationRecord
 def interval_table(record: CalibrationRecord) -> Table:
     """One row an interval of the default workload: what runs, how often, how long, how high activations rise."""
     table = Table(title=f"{record.model.name}, {record.workloads[0].name}")
-    table.add_column("interval")
+    table.add_column("interval", overflow="fold")
     for heading in ("passes", "seconds a pass", "layers", "activations"):
         table.add_column(heading, justify="right")
     for interval in record.intervals:

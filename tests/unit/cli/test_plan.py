@@ -145,3 +145,13 @@ def test_names_are_printed_as_they_are(name: str, tmp_path: Path) -> None:
     assert code == 0 and f"{name}: " in out
     _, _, err = run("plan", f"{name}.json")
     assert f"stowplan: {name}.json: cannot be read" in err
+
+
+def test_tables_lose_no_letter_of_a_name(tmp_path: Path) -> None:
+    """In 80 columns, as in a pipe."""
+    text, name = (SMALL / "device-03.json").read_text(), "encoder_" + "x" * 60
+    path = tmp_path / "record.json"
+    path.write_text(text.replace('"denoiser"', f'"{name}"'))
+    code, out, _ = run("plan", path)
+    assert code == 0 and "…" not in out
+    assert out.count("x") >= 60
