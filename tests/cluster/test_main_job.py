@@ -29,6 +29,8 @@ from stowplan_api.crd import KINDS
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "examples" / "tiny_models.py"
 NAME = "tiny-wan"
+QUIET = 20
+"""Polls, a tenth of a second apart, in which the operator wrote nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -190,8 +192,15 @@ def test_a_fault_in_validation_rolls_back_and_is_told(story: Story) -> None:
 
 
 def _the_operator_restarts_and_writes_nothing(story: Story) -> None:
-    # Let the story's own last writes pass: kubelet and operator may still be answering the gate.
-    before = _written(story)
+    # The story's own last writes (Events come after the status) are over once none was made for a while.
+    seen = [_written(story)]
+
+    def quiet() -> bool:
+        seen.append(_written(story))
+        return len(seen) > QUIET and len(seen[-1]) == len(seen[-QUIET])
+
+    until(quiet, "the operator is quiet")
+    before = seen[-1]
     story.cluster.kubectl("-n", chart.NAMESPACE, "rollout", "restart", "deployment/stowplan-operator")
     story.cluster.kubectl("-n", chart.NAMESPACE, "rollout", "status", "deployment/stowplan-operator", "--timeout=120s")
     after = _written(story)

@@ -63,6 +63,9 @@ class EmulatedEvent:
     """What the copy raised on its thread, if it failed."""
 
 
+_Job = tuple[Callable[[], object], EmulatedEvent]
+
+
 class EmulatedAccelerator(Accelerator):
     """See the module. ``delay`` is called on the copy thread before each copy: tests inject slow copies there."""
 
@@ -81,8 +84,10 @@ class EmulatedAccelerator(Accelerator):
         self._activations = 0
         self._peak = 0
         self._activation_peak = 0
-        self._jobs: queue.SimpleQueue[tuple[Callable[[], object], EmulatedEvent] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._copy_loop, name="emulated-copy-stream", daemon=True)
+        # A thread inside torch while the interpreter is taken down aborts the process, so it ends before that.
+        self._end = weakref.finalize(self, _end, self._jobs, self._thread)
         self._thread.start()
 
     def capacity_bytes(self) -> int:
@@ -179,8 +184,7 @@ class EmulatedAccelerator(Accelerator):
 
     def close(self) -> None:
         """Stop the copy thread after what is queued."""
-        self._jobs.put(None)
-        self._thread.join()
+        self._end()
 
     def _copy(self, destination: torch.Tensor, source: torch.Tensor) -> None:
         if self._delay is not None:
@@ -218,3 +222,8 @@ class EmulatedAccelerator(Accelerator):
             del job, work  # an idle link keeps no buffer alive
             assert event.done is not None
             event.done.set()
+
+
+def _end(jobs: queue.SimpleQueue[_Job | None], thread: threading.Thread) -> None:
+    jobs.put(None)
+    thread.join()
