@@ -176,6 +176,8 @@ class CalibrationRecord(Document):
             _check_once(f"interval {index}: the run of workload", (run.workload for run in interval.runs))
             for run in interval.runs:
                 self._check_run(index, interval, run, components, workloads)
+            if lacking := workloads - {run.workload for run in interval.runs}:
+                raise ValueError(f"interval {index} has no run of workload {min(lacking)}; give 0 passes where none is")
         return self
 
     def _check_run(

@@ -73,6 +73,10 @@ RECORD_CHANGES: list[tuple[Change, str]] = [
     (lambda d: d.pop("nodes"), "field nodes: Field required"),
     (lambda d: d["components"].append(d["components"][0]), "component transformer is listed twice; list each once"),
     (lambda d: d["workloads"].append(d["workloads"][0]), "workload .* is listed twice"),
+    (
+        lambda d: d["workloads"].append(d["workloads"][0] | {"name": "other"}),
+        "interval 0 has no run of workload other; give 0 passes",
+    ),
     (lambda d: d["nodes"].append(d["nodes"][0]), "node .* is listed twice"),
     (lambda d: d["ranks"].append(d["ranks"][0]), "rank 0 is listed twice"),
     (
