@@ -76,18 +76,21 @@ def changes_that_fit(
     if host is not None:
         message = f"{for_people(host[1])} ({host[1]} bytes) of host memory a node would fit this shape on this card"
         changes.append(Change(what="hostMemory", needed_bytes=host[1], message=message))
-    elif within_host:
-        changes.append(_shape(record, card))
+    elif within_host and (shape := _shape(record, card)) is not None:
+        changes.append(shape)
     return tuple(changes)
 
 
-def _shape(record: CalibrationRecord, card: int) -> Change:
+def _shape(record: CalibrationRecord, card: int) -> Change | None:
+    """A smaller shape, unless the card is too small even for one without activations."""
     short = card - min(rank.capacity_bytes for rank in record.ranks)
     largest = max(
         (activation_bytes(interval, rank), index)
         for index, interval in enumerate(record.intervals)
         for rank in range(len(record.ranks))
     )
+    if short >= largest[0]:
+        return None
     interval = record.intervals[largest[1]]
     name = f"{interval.component} {interval.entry}" if interval.component else interval.entry
     message = (

@@ -72,6 +72,15 @@ def test_what_would_fit_is_the_smallest() -> None:
     assert solve(with_device_memory(record, needed - 1)).status == "Infeasible"
 
 
+@pytest.mark.parametrize(("gib", "advised"), [(4, False), (9, True)])
+def test_a_smaller_shape_is_advised_only_where_one_can_fit(gib: int, advised: bool) -> None:
+    """8 GiB of loose weights: on 9 GiB less activations help, on 4 GiB not even none at all."""
+    record = made([component("vae", 8)], [interval("vae", 1, 3)], card=64, host=64)
+    plan = solve(with_device_memory(record, gib * GIB))
+    assert plan.status == "Infeasible"
+    assert ("shape" in {change.what for change in plan.would_fit}) is advised
+
+
 def test_host_memory_that_would_fit() -> None:
     record = made([component("denoiser", 4)], [interval("denoiser", 1, 1), interval(None, 1, 5)], card=8, host=1)
     plan = solve(record)
