@@ -48,7 +48,7 @@ class Shortfall:
         else:
             lacks = f"is at least {self.short_bytes} bytes short"
             enough = machine.capacity_bytes + self.short_bytes + reserve_bytes
-            way_out = f"give it at least {for_people(enough)} of device memory"
+            way_out = f"give it at least {for_people(enough)} ({enough} bytes) of device memory"
         return (
             f"{model} does not fit {machine.device} even with everything streamed: {where} {lacks}; {way_out}{smaller}"
         )

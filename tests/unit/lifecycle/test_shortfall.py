@@ -84,7 +84,8 @@ def test_the_sentence_names_interval_bytes_and_way_out() -> None:
     short = Shortfall("interval vae.decode", SHAPE, 1000, "")
     assert short.sentence("wan", MACHINE, reserve_bytes=GIB) == (
         "wan does not fit Test 24 GiB even with everything streamed: interval vae.decode at 832x480x81, 40 steps is at "
-        "least 1000 bytes short; give it at least 25 GiB of device memory, or declare a smaller shape"
+        f"least 1000 bytes short; give it at least 25 GiB ({25 * GIB + 1000} bytes) of device memory, or declare a "
+        "smaller shape"
     )
 
 
@@ -92,7 +93,7 @@ def test_a_shape_that_is_not_to_blame_is_not_mentioned() -> None:
     short = Shortfall("interval text_encoder.forward", SHAPE, 1000, "", any_shape=True)
     assert short.sentence("wan", MACHINE, reserve_bytes=0) == (
         "wan does not fit Test 24 GiB even with everything streamed: interval text_encoder.forward is at least 1000 "
-        "bytes short; give it at least 24 GiB of device memory"
+        f"bytes short; give it at least 24 GiB ({24 * GIB + 1000} bytes) of device memory"
     )
 
 
