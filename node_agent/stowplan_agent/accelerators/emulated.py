@@ -142,7 +142,9 @@ class EmulatedAccelerator(Accelerator):
             raise event.errors[0]
 
     def synchronize(self) -> None:
-        """Wait until the copy thread has nothing left to do."""
+        """Wait until the copy thread has nothing left to do; a closed accelerator has nothing."""
+        if not self._thread.is_alive():
+            return
         drained = threading.Event()
         self._jobs.put((drained.set, EmulatedEvent(0.0, threading.Event())))
         drained.wait()

@@ -55,14 +55,15 @@ def representative(rollout: Rollout) -> JudgedPod | None:
 
 
 def new_rollbacks(old: RollbackSummary | None, rollout: Rollout) -> tuple[tuple[JudgedPod, Rollback], ...]:
-    """Rollbacks that are newer than the one in the status, oldest first."""
-    since = parse_time(old.time) if old is not None else None
+    """Rollbacks that are newer than the one in the status, oldest first; those of one second by their pods' names."""
+    last = parse_time(old.time) if old is not None else None
+    since = (last, old.pod) if old is not None and last is not None else None
     found = [
         (time, judged, rollback)
         for judged in rollout.pods
         if judged.placement is not None
         for rollback in judged.placement.status.rollbacks
-        if (time := parse_time(rollback.time)) is not None and (since is None or time > since)
+        if (time := parse_time(rollback.time)) is not None and (since is None or (time, judged.pod.name) > since)
     ]
     found.sort(key=lambda entry: (entry[0], entry[1].pod.name))
     return tuple((judged, rollback) for _, judged, rollback in found)

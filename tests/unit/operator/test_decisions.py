@@ -5,11 +5,10 @@ from __future__ import annotations
 import copy
 
 import pytest
+from decisions import conditions, decided, running, written
 from observations import (
     GIB,
     KEY,
-    NOW,
-    SETTINGS,
     ago,
     condition,
     deployment_of_user,
@@ -17,27 +16,10 @@ from observations import (
     measured,
     placement,
     pod,
-    snapshot,
     template,
 )
 
-from stowplan_operator.decide import Decision, decide
 from stowplan_operator.kinds import Json
-
-
-def decided(*objects: Json, refusals: tuple[str, ...] = ()) -> Decision:
-    return decide(snapshot(*objects), NOW, SETTINGS, refusals)
-
-
-def conditions(decision: Decision) -> dict[str, tuple[str, str, str]]:
-    assert decision.status is not None
-    found = decision.status["status"]["conditions"]
-    return {entry["type"]: (entry["status"], entry["reason"], entry.get("message", "")) for entry in found}
-
-
-def running(dd: Json, *others: Json) -> list[Json]:
-    pods = sum(raw["kind"] == "Pod" for raw in others)
-    return [dd, *existing_children(dd, pods=pods), *others]
 
 
 def test_first_sight_creates_every_child_and_says_unknown() -> None:
@@ -77,19 +59,6 @@ def test_ready_when_all_is_rolled_out_and_validated_then_nothing_is_written() ->
     assert shown["selector"] == "stowplan.dev/deployment=wan"
     assert [event["reason"] for event in decision.events] == ["Ready"]
     assert not decided(*written(objects, decision))
-
-
-def written(objects: list[Json], decision: Decision) -> list[Json]:
-    """The objects after the decision's gates and status were written."""
-    after = copy.deepcopy(objects)
-    if decision.status is not None:
-        after[0]["status"] = copy.deepcopy(decision.status["status"])
-    for gate in decision.gates:
-        target = next(raw for raw in after if raw["metadata"]["uid"] == gate.patch.pod.uid)
-        (new,) = gate.patch.body["status"]["conditions"]
-        rest = [entry for entry in target["status"]["conditions"] if entry["type"] != new["type"]]
-        target["status"]["conditions"] = [*rest, new]
-    return after
 
 
 K2_CRASHING = {
@@ -231,43 +200,6 @@ def test_one_failed_pod_of_two_is_told_but_not_stalled() -> None:
     assert found["Ready"] == ("False", "PlacementFailed", "bad file (pod wan-7d4-abc)")
     assert found["Available"] == ("True", "PodAvailable", "1 validated pod serves")
     assert "Stalled" not in found
-
-
-ROLLBACK = {
-    "time": ago(20),
-    "reason": "TooSlow",
-    "message": "61 s against 50 s",
-    "from": "plan-2",
-    "to": "seed",
-    "measured": "61 s",
-}
-
-
-def test_a_rollback_opens_the_gate_and_is_told_everywhere_once() -> None:
-    dd = deployment_of_user()
-    back = placement(conditions=(condition("RolledBack", "True", "TooSlow"),), phase="RolledBack", rollbacks=[ROLLBACK])
-    objects = [*running(dd, pod(dd, gate="False")), back]
-    decision = decided(*objects)
-    assert decision.gates[0].patch.gate.open
-    found = conditions(decision)
-    assert found["Ready"][0] == "True"
-    assert found["Degraded"][:2] == ("True", "PlacementRolledBack")
-    assert "TooSlow: 61 s against 50 s" in found["Degraded"][2]
-    assert decision.status is not None
-    last = {"time": ago(20), "reason": "TooSlow", "pod": "wan-7d4-abc", "from": "plan-2", "to": "seed"}
-    assert decision.status["status"]["lastRollback"] == last
-    assert decision.status["status"]["rollbacks"] == 1
-    assert ("Warning", "PlacementRolledBack") in [(event["type"], event["reason"]) for event in decision.events]
-    assert not decided(*written(objects, decision))
-
-
-def test_the_last_rollback_outlives_its_pod() -> None:
-    last = {"time": ago(20), "reason": "TooSlow", "pod": "wan-7d4-old", "from": "plan-2", "to": "seed"}
-    dd = deployment_of_user(status={"lastRollback": last, "conditions": [condition("Ready", "True", "RolledOut")]})
-    decision = decided(*running(dd, pod(dd)), placement())
-    assert decision.status is not None
-    assert decision.status["status"]["lastRollback"] == last
-    assert not decision.events
 
 
 def test_paused_changes_no_child_but_keeps_up_the_gate() -> None:
