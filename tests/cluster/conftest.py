@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster.played import Operator, Studio
 from localcluster import cluster as local
 from localcluster import residue
 from localcluster.client import Cluster
@@ -60,6 +61,21 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     cluster.kubectl("-n", name, "wait", "--for=create", "serviceaccount/default", "--timeout=30s")
     yield name
     cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def studio(local_cluster: Cluster, namespace: str) -> Studio:
+    """A namespace in which a test plays agents, with the kinds served."""
+    return Studio.with_kinds(local_cluster, namespace)
+
+
+@pytest.fixture
+def operator(studio: Studio, tmp_path: Path) -> Iterator[Operator]:
+    """The operator as a process here, for that namespace."""
+    process = Operator(studio.cluster, studio.namespace, tmp_path / "operator.log")
+    process.start()
+    yield process
+    process.stop()
 
 
 def _unavailable(reason: str) -> None:

@@ -3,31 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 
 from cluster.played import Operator, Studio, deployment, now, until
-from localcluster.client import Cluster
 from stowplan_api.contract import READINESS_GATE, Manager
 from stowplan_operator.client import ApiError, connect
 from stowplan_operator.kinds import POD
 from stowplan_operator.program import Program
 from stowplan_operator.settings import Settings
-
-
-@pytest.fixture
-def studio(local_cluster: Cluster, namespace: str) -> Studio:
-    return Studio.with_kinds(local_cluster, namespace)
-
-
-@pytest.fixture
-def operator(studio: Studio, tmp_path: Path) -> Iterator[Operator]:
-    process = Operator(studio.cluster, studio.namespace, tmp_path / "operator.log")
-    process.start()
-    yield process
-    process.stop()
 
 
 def test_k10_k25_the_gate_follows_the_placement_without_any_pod_event(studio: Studio, operator: Operator) -> None:

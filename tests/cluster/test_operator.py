@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from subprocess import CalledProcessError
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 
 from cluster.played import Operator, Studio, deployment, until
-from localcluster.client import Cluster
 
 MEASURED: dict[str, Any] = {
     "ranks": [
@@ -38,19 +36,6 @@ MEASURED: dict[str, Any] = {
     ],
     "validation": {"milliseconds": 504, "referenceMilliseconds": 504, "peakBytes": 38 << 20, "bitEqual": True},
 }
-
-
-@pytest.fixture
-def studio(local_cluster: Cluster, namespace: str) -> Studio:
-    return Studio.with_kinds(local_cluster, namespace)
-
-
-@pytest.fixture
-def operator(studio: Studio, tmp_path: Path) -> Iterator[Operator]:
-    process = Operator(studio.cluster, studio.namespace, tmp_path / "operator.log")
-    process.start()
-    yield process
-    process.stop()
 
 
 def ready(studio: Studio, *, other_than: str = "") -> str:
