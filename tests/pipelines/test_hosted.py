@@ -14,7 +14,9 @@ import torch
 from transformers import modeling_utils
 
 from stowplan_agent.accelerators.emulated import EmulatedAccelerator, EmulatedCard
+from stowplan_agent.inventory import read_checkpoint, take_inventory
 from stowplan_agent.pipeline import HostedPipeline, LoadError, PipelineRequest
+from stowplan_agent.pipeline.completeness import check_layers
 from stowplan_agent.pipeline.request import Stopped
 
 CLIP = PipelineRequest(width=128, height=128, frames=17, steps=2)
@@ -65,6 +67,21 @@ def test_weights_that_the_checkpoint_lacks_are_not_made_up(tiny_wan: Path, tmp_p
     with pytest.raises(LoadError, match=r"weights of the UMT5EncoderModel are not .*, encoder\.block\.4\."):
         HostedPipeline.load(folder, "float32", torch.device("cpu"))
     assert modeling_utils.log_state_dict_report is before
+
+
+@pytest.mark.parametrize(("component", "layers"), [("transformer", 3), ("transformer", 6), ("text_encoder", 3)])
+def test_a_config_with_fewer_layers_than_the_checkpoint_is_refused(
+    tiny_wan: Path, tmp_path: Path, component: str, layers: int
+) -> None:
+    """Both libraries load it without a word, and its output is bit-equal to itself."""
+    folder = tmp_path / "wan"
+    shutil.copytree(tiny_wan, folder)
+    config = folder / component / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"num_layers": layers}))
+    found = take_inventory(read_checkpoint(folder), "float32")
+    loaded = HostedPipeline.load(folder, "float32", torch.device("cpu"))
+    with pytest.raises(LoadError, match=rf"{component}: the checkpoint has \d layers .* makes {layers};"):
+        check_layers(found, loaded.modules())
 
 
 def _held(card: EmulatedAccelerator) -> int:

@@ -27,6 +27,7 @@ from stowplan_agent.lifecycle.settings import StartSettings
 from stowplan_agent.lifecycle.shapes import bounded, describe
 from stowplan_agent.lifecycle.shortfall import Shortfall
 from stowplan_agent.pipeline import HostedPipeline, LoadError
+from stowplan_agent.pipeline.completeness import check_layers
 from stowplan_agent.planning import seed_placement
 from stowplan_agent.transaction import Reference
 from stowplan_agent.weights import WeightsEngine
@@ -97,12 +98,12 @@ class Preparation:
             self._checkpoint = inventory.read_checkpoint(path)
             if (known := inventory.diffusers_classes()) is not None:
                 inventory.check_classes(self._checkpoint, known)
-            found = inventory.take_inventory(self._checkpoint, self._spec.model.dtype)
+            self._found = inventory.take_inventory(self._checkpoint, self._spec.model.dtype)
         except inventory.InventoryError as error:
             raise StartError(PlacementReason.MODEL_INVALID, str(error)) from error
         self._check_spec()
         try:
-            self._machine: Machine = read_machine(self._settings, self._accelerator, found)
+            self._machine: Machine = read_machine(self._settings, self._accelerator, self._found)
         except inventory.InventoryError as error:
             raise StartError(PlacementReason.OUT_OF_MEMORY, str(error)) from error
 
@@ -112,6 +113,7 @@ class Preparation:
         assert accelerator is not None, "Inventory opens the device"
         try:
             pipeline = HostedPipeline.load(self._checkpoint.path, self._spec.model.dtype, accelerator.device)
+            check_layers(self._found, pipeline.modules())
             engine = WeightsEngine(accelerator)
             engine.adopt(pipeline.modules())
         except (LoadError, AdoptionError) as error:

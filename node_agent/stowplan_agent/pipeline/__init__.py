@@ -1,6 +1,7 @@
 """The hosted pipeline: an ordinary diffusers pipeline, loaded and called without asking it to declare anything."""
 
-from stowplan_agent.pipeline.hosted import HostedPipeline, LoadError
+from stowplan_agent.pipeline.completeness import LoadError
+from stowplan_agent.pipeline.hosted import HostedPipeline
 from stowplan_agent.pipeline.request import PROMPT, PipelineRequest
 
 __all__ = ["PROMPT", "HostedPipeline", "LoadError", "PipelineRequest"]

@@ -21,15 +21,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from stowplan_agent.pipeline.missing import missing_weights
+from stowplan_agent.pipeline.completeness import LoadError, missing_weights
 from stowplan_agent.pipeline.request import PipelineRequest, Stopped
 
 Frames = npt.NDArray[np.float32]
 """Frames, height, width, channels; values from 0 to 1."""
-
-
-class LoadError(ValueError):
-    """A checkpoint that diffusers could not load. The message names it."""
 
 
 class HostedPipeline:
