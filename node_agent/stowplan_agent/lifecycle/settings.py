@@ -12,7 +12,9 @@ from stowplan_api.contract import Env
 from stowplan_api.diffusion_deployment import DiffusionDeploymentSpec
 
 DISABLE: Final = "STOWPLAN_DISABLE_AUTO_RESIDENCY"
-"""Set to 1: prove and serve the seed placement, whatever the spec says."""
+"""Set to anything but `OFF`: prove and serve the seed placement, whatever the spec says."""
+OFF: Final = frozenset({"", "0", "false", "no", "off"})
+"""What a kill switch must not be mistaken about: everything else is yes."""
 CLAIMS: Final = Path("/claims")
 """Where the operator mounts the claims of pvc:// sources, each under its own name."""
 
@@ -45,5 +47,5 @@ class StartSettings:
             memory_limit=memory_limit,
             environment=environment,
             faults=Faults(environment.get(Env.FAULTS, "")),
-            disabled=environment.get(DISABLE, "") == "1",
+            disabled=environment.get(DISABLE, "").strip().lower() not in OFF,
         )

@@ -272,3 +272,18 @@ def _always(entry: ComponentPlacement, layers: int) -> int:
     if entry.mode != "Layerwise":
         return layers if entry.mode == "Resident" else 0
     return sum(group.resident_layers for group in entry.groups or () if group.lifetime == "Permanent")
+
+
+@pytest.mark.parametrize("factor", [0.0, 1e-300, 1e-12, 1e6])
+def test_seconds_of_any_size_give_a_plan(factor: float) -> None:
+    data = with_device_memory(record_of("small/both-05.json"), 1 << 40).to_json()
+    for each in data["intervals"]:
+        for run in each["runs"]:
+            run["looseSeconds"] *= factor
+            run["layerSeconds"] = {
+                group: [one * factor for one in layers] for group, layers in run["layerSeconds"].items()
+            }
+    record = CalibrationRecord.from_json(data)
+    plan = solve(record)
+    assert plan.cost is not None and plan.placement is not None
+    assert plan.cost.seconds == cost(record, plan.placement).seconds
