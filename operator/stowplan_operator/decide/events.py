@@ -15,7 +15,7 @@ from stowplan_api.conditions import Condition, find, shorten
 from stowplan_api.contract import DeploymentCondition
 from stowplan_api.diffusion_deployment import RollbackSummary
 from stowplan_api.quantity import for_people
-from stowplan_operator.decide.gate import GatePatch
+from stowplan_operator.decide.gate import GatePatch, GateReason
 from stowplan_operator.decide.rollout import JudgedPod, Rollout
 from stowplan_operator.decide.status import new_rollbacks, rollback_text
 from stowplan_operator.kinds import EVENT, POD, Json
@@ -154,6 +154,8 @@ def _measured(judged: JudgedPod) -> str:
     for rank in report.ranks[:1]:
         parts.append(f"peak {for_people(rank.peak_bytes)} of {for_people(rank.capacity_bytes)} on {rank.device}")
     if report.validation is not None:
-        predicted = f" ({report.plan.predicted_milliseconds} ms predicted)" if report.plan is not None else ""
+        # What the plan predicted says nothing of the placement that took its place.
+        planned = report.plan if judged.gate.reason != GateReason.PLACEMENT_ROLLED_BACK else None
+        predicted = f" ({planned.predicted_milliseconds} ms predicted)" if planned is not None else ""
         parts.append(f"{report.validation.milliseconds} ms a request{predicted}")
     return ", ".join(parts)

@@ -108,7 +108,8 @@ def _of_container(container: ContainerView) -> str:
         return f"{container.waiting_reason}: {container.waiting_message}".rstrip(": ")
     failed = bool(last) and (container.last_exit_code != 0 or container.started_at is None)
     if failed and (container.restarts or container.started_at is None):
-        return f"restarted {container.restarts} times, last exit {last}"
+        times = {0: "ended", 1: "restarted once"}.get(container.restarts, f"restarted {container.restarts} times")
+        return f"{times}, last exit {last}"
     return ""
 
 

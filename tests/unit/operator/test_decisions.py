@@ -71,6 +71,13 @@ K1_OOM = {
     "state": {"waiting": {"reason": "CrashLoopBackOff"}},
     "lastState": {"terminated": {"reason": "OOMKilled", "exitCode": 137}},
 }
+
+
+def ended(restarts: int) -> Json:
+    """A container whose process was killed, before the kubelet starts it again."""
+    return {"restartCount": restarts, "state": {"terminated": {"reason": "Error", "exitCode": 137}}}
+
+
 PULL = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "x"'}}}
 
 
@@ -82,9 +89,12 @@ PULL = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": 'Back-off
             "container server: CrashLoopBackOff, last exit Error (code 1): model id wan-typo does not exist",
         ),
         (K1_OOM, "container server: CrashLoopBackOff, last exit OOMKilled (code 137); raise spec.resources.memory"),
+        (ended(0), "container server: ended, last exit Error (code 137)"),
+        (ended(1), "container server: restarted once, last exit Error (code 137)"),
+        (ended(2), "container server: restarted 2 times, last exit Error (code 137)"),
         (PULL, 'container server: ImagePullBackOff: Back-off pulling image "x"'),
     ],
-    ids=["K2", "K1", "image"],
+    ids=["K2", "K1", "ended", "restarted once", "restarted twice", "image"],
 )
 def test_a_pod_that_cannot_run_is_never_ready_and_says_why(server: Json, message: str) -> None:
     dd = deployment_of_user()

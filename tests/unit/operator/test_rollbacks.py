@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from decisions import conditions, decided, running, written
-from observations import ago, condition, deployment_of_user, placement, pod
+from observations import ago, condition, deployment_of_user, measured, placement, pod
 
+PLAN = {"id": "plan-2", "predictedMilliseconds": 50_000, "predictedPeakBytes": 1}
 ROLLBACK = {
     "time": ago(20),
     "reason": "TooSlow",
@@ -31,6 +33,17 @@ def test_a_rollback_opens_the_gate_and_is_told_everywhere_once() -> None:
     assert decision.status["status"]["rollbacks"] == 1
     assert ("Warning", "PlacementRolledBack") in [(event["type"], event["reason"]) for event in decision.events]
     assert not decided(*written(objects, decision))
+
+
+@pytest.mark.parametrize("rolled_back", [False, True])
+def test_a_prediction_is_told_of_the_plan_and_not_of_what_took_its_place(rolled_back: bool) -> None:
+    dd = deployment_of_user()
+    told = (condition("RolledBack", "True", "TooSlow"),) if rolled_back else ()
+    found = placement(conditions=told, **measured() | {"plan": PLAN})
+    decision = decided(*running(dd, pod(dd, gate="False")), found)
+    (proven,) = [event["note"] for event in decision.gates[0].events if event["reason"] == "PlacementValidated"]
+    assert "61000 ms a request" in proven
+    assert ("predicted" in proven) is not rolled_back
 
 
 def test_the_last_rollback_outlives_its_pod() -> None:
