@@ -143,7 +143,7 @@ def _group_problems(component: Component, entry: ComponentPlacement, ranks: int)
 
 def _pin_problems(where: str, field: str, pins: tuple[int, ...], most: int, ranks: int) -> list[str]:
     if len(pins) != ranks:
-        return [f"{where}: {len(pins)} {field} for {ranks} ranks; give one a rank"]
+        return [f"{where}: {field} has {len(pins)} entries; give {ranks}, one count for each rank"]
     return [
         f"{where}: {field} of rank {rank} is {count}, of {most} that keep a host copy"
         for rank, count in enumerate(pins)

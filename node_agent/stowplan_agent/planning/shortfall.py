@@ -62,7 +62,7 @@ def changes_that_fit(
         Change(
             what="deviceMemory",
             needed_bytes=card,
-            message=f"{for_people(card)} ({card} bytes) of device memory a rank would fit this shape{also}",
+            message=f"{for_people(card)} ({card} bytes) of device memory a rank for this shape{also}",
         )
     )
     limits = limits_of(record)
@@ -74,7 +74,7 @@ def changes_that_fit(
         lambda assembly: _host(assembly, record),
     )
     if host is not None:
-        message = f"{for_people(host[1])} ({host[1]} bytes) of host memory a node would fit this shape on this card"
+        message = f"{for_people(host[1])} ({host[1]} bytes) of host memory a node for this shape on this card"
         changes.append(Change(what="hostMemory", needed_bytes=host[1], message=message))
     elif within_host and (shape := _shape(record, card)) is not None:
         changes.append(shape)

@@ -76,9 +76,10 @@ def install(app: FastAPI) -> None:
 
     async def routers(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
-        known = "; GET /openapi.json lists what there is" if error.status_code == 404 else ""
-        message = f"{request.method} {request.url.path}: {error.detail}{known}"
-        response = ApiError(error.status_code, message, code="not_found" if known else "invalid_request").response()
+        code = "not_found" if error.status_code == 404 else "invalid_request"
+        listed = "; GET /openapi.json lists what there is" if error.status_code in (404, 405) else ""
+        message = f"{request.method} {request.url.path}: {error.detail}{listed}"
+        response = ApiError(error.status_code, message, code=code).response()
         response.headers.update(error.headers or {})
         return response
 

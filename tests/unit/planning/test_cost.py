@@ -178,7 +178,7 @@ def test_one_violation_for_each_broken_limit() -> None:
     [
         ((resident("encoder"), layerwise("denoiser", 5)), "5 residentLayers of 4"),
         ((resident("encoder"), layerwise("denoiser", 3, [2])), "of 1 that keep a host copy"),
-        ((resident("encoder"), layerwise("denoiser", 3, [0, 0])), "2 pinnedLayers for 1 ranks"),
+        ((resident("encoder"), layerwise("denoiser", 3, [0, 0])), "pinnedLayers has 2 entries; give 1"),
         ((offload("encoder", [GIB + 1]), resident("denoiser")), "pinnedBytes of rank 0"),
         ((resident("encoder"),), "component denoiser has no entry"),
         ((resident("encoder"), resident("denoiser"), resident("vae")), "component vae is not in the record"),
