@@ -49,7 +49,7 @@ class GroupPlacement(Model):
     pinned_layers: Annotated[tuple[Count, ...], Field(max_length=64)]
     """Of the layers that keep a host copy, how many are pinned: streamed layers first, in running order; one a rank."""
     sharded_layers: Annotated[Count | None, Field(exclude_if=lambda value: value is None)] = None
-    """Layers sharded over the ranks (section 6); absent with one rank or without peer access."""
+    """Layers sharded over the ranks; absent with one rank or without peer access."""
 
 
 class ComponentPlacement(Model):
