@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
+from helm_python import HelmError
 from rich.console import Console
 
 from localcluster import chart
@@ -184,6 +185,7 @@ def _next(cluster: Cluster, video: Path, seconds: float) -> None:
     for line in (
         f"alias k='{kubectl}'",
         "k describe dd tiny-wan                      # the story, as Events",
+        "k delete dd --all                           # before each of the next: a pod takes one of 2 CPUs",
         "k apply -f examples/tiny-wan-large.yaml     # a larger card: everything stays",
         "k apply -f examples/tiny-wan-small.yaml     # too small: it says which interval is short, and what would fit",
         "k apply -f examples/tiny-flux.yaml          # an image model with two kinds of layers",
@@ -218,6 +220,6 @@ def _step(text: str) -> None:
 if __name__ == "__main__":
     try:
         {"up": up, "down": down}[sys.argv[1] if len(sys.argv) > 1 else "up"]()
-    except (ClusterError, subprocess.CalledProcessError) as error:
+    except (ClusterError, HelmError, subprocess.CalledProcessError) as error:
         console.print(f"demo: {error}", style="red", markup=False)
         sys.exit(1)
