@@ -135,6 +135,16 @@ def test_unknown_and_missing_components_are_refused_before_a_weight_is_read(
     assert sorted(started.error.replace(",", "").split()) == sorted(sentence.replace(",", "").split())
 
 
+def test_more_than_one_device_a_pod_is_refused_before_a_weight_is_read(tiny_wan: Path) -> None:
+    settings = settings_of(tiny_wan, "40Mi")
+    resources = settings.spec.resources.model_copy(update={"gpus": 2})
+    started = start(replace(settings, spec=settings.spec.model_copy(update={"resources": resources})))
+    started.startup.close()
+    assert (started.phase, started.phases) == ("Failed", ["Inventory"])
+    assert started.condition("Calibrated").reason == "SpecInvalid"
+    assert started.error == "resources.gpus is 2, and a pod of this version runs on one device; set 1"
+
+
 def test_what_is_to_be_kept_is_kept_where_that_fits(measured: Start) -> None:
     started = start_again(measured, spec={"residency": {"prefer": {"keep": ["text_encoder"]}}})
     assert started.phase == "Ready"

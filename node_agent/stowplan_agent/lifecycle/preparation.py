@@ -183,6 +183,11 @@ class Preparation:
 
     def _check_spec(self) -> None:
         checkpoint, shapes = self._checkpoint, self._spec.workload.shapes
+        if self._spec.resources.gpus > 1:
+            raise StartError(
+                PlacementReason.SPEC_INVALID,
+                f"resources.gpus is {self._spec.resources.gpus}, and a pod of this version runs on one device; set 1",
+            )
         for shape in shapes:
             try:
                 inventory.check_shape(checkpoint, shape.width, shape.height, shape.frames)
