@@ -213,6 +213,3 @@ class OperatorEnv(StrEnum):
     """Port of /healthz on all addresses (8080)."""
     LOG_LEVEL = "STOWPLAN_LOG_LEVEL"
     """debug, info, warning or error."""
-
-
-OPERATOR_COMMAND: Final = ("python", "-m", "stowplan_operator")
