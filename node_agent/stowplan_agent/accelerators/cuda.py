@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 import torch
 
 from stowplan_agent.accelerators.choice import AcceleratorError
-from stowplan_agent.accelerators.interface import Accelerator, MemoryCounters
+from stowplan_agent.accelerators.interface import Accelerator, ByteSource, MemoryCounters, check_length
 
 _PORTABLE = 1  # cudaHostRegisterPortable: pinned for every context of the process
 _SUCCESS = 0
@@ -93,6 +93,23 @@ class CudaAccelerator(Accelerator):
             event.record(self._stream)
         return event
 
+    def fill(
+        self, destination: torch.Tensor, source: ByteSource, *, after: torch.cuda.Event | None
+    ) -> torch.cuda.Event | BaseException:
+        """Read everything, then copy it: blocks the host. An error takes the event's place until it is waited for."""
+        check_length(destination, source)
+        staged = torch.empty(source.nbytes, dtype=torch.uint8)
+        try:
+            source.read(0, staged)
+        except BaseException as error:
+            return error
+        return self.copy(destination, staged, pinned=False, after=after)
+
+    @property
+    def staging_bytes(self) -> int:
+        """Nothing is locked."""
+        return 0
+
     def read_back(self, destination: torch.Tensor, source: torch.Tensor) -> None:
         """A blocking copy to the host."""
         destination.copy_(source)
@@ -103,8 +120,10 @@ class CudaAccelerator(Accelerator):
         event.record(torch.cuda.current_stream(self.device))
         return event
 
-    def wait(self, event: torch.cuda.Event) -> None:
+    def wait(self, event: torch.cuda.Event | BaseException) -> None:
         """Let the compute stream wait; the host goes on."""
+        if isinstance(event, BaseException):
+            raise event
         torch.cuda.current_stream(self.device).wait_event(event)
 
     def synchronize(self) -> None:

@@ -26,7 +26,7 @@ from typing import Final
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from stowplan_agent.accelerators.interface import Accelerator, MemoryCounters
+from stowplan_agent.accelerators.interface import Accelerator, ByteSource, MemoryCounters, check_length
 from stowplan_agent.accelerators.observed_operations import ObservedOperations
 from stowplan_agent.accelerators.shortage import wording
 from stowplan_agent.accelerators.virtual_clock import VirtualClock
@@ -115,14 +115,24 @@ class EmulatedAccelerator(Accelerator):
         self, destination: torch.Tensor, source: torch.Tensor, *, pinned: bool, after: EmulatedEvent | None
     ) -> EmulatedEvent:
         """Queue a copy for the copy thread, and its time on the clock."""
+        rate = self.card.pinned_rate if pinned else self.card.pageable_rate
+        return self._queue(partial(destination.copy_, source), destination.nbytes, rate, after)
+
+    def fill(self, destination: torch.Tensor, source: ByteSource, *, after: EmulatedEvent | None) -> EmulatedEvent:
+        """Read the source straight into the destination on the copy thread, at the pageable rate."""
+        check_length(destination, source)
+        return self._queue(partial(source.read, 0, destination), destination.nbytes, self.card.pageable_rate, after)
+
+    def _queue(
+        self, work: Callable[[], object], nbytes: int, rate: float, after: EmulatedEvent | None
+    ) -> EmulatedEvent:
         if not self._thread.is_alive():
             raise RuntimeError(f"{self.product} is closed: nothing can be copied any more")
-        rate = self.card.pinned_rate if pinned else self.card.pageable_rate
         # Not into the past of a device that stands idle: without an event a copy starts at compute's now.
         not_before = self.clock.compute if after is None else after.moment
-        end = self.clock.copy(self.card.latency + source.nbytes / rate, not_before)
+        end = self.clock.copy(self.card.latency + nbytes / rate, not_before)
         event = EmulatedEvent(end, threading.Event())
-        self._jobs.put((partial(self._copy, destination, source), event))
+        self._jobs.put((partial(self._move, work), event))
         return event
 
     def read_back(self, destination: torch.Tensor, source: torch.Tensor) -> None:
@@ -157,6 +167,11 @@ class EmulatedAccelerator(Accelerator):
         """From the virtual clock."""
         return self.clock.waited
 
+    @property
+    def staging_bytes(self) -> int:
+        """0: host and device share one memory."""
+        return 0
+
     def pin(self, buffer: torch.Tensor) -> bool:
         """Pinning is the caller's ledger entry here: nothing is locked."""
         return not self.refused_pins
@@ -188,10 +203,10 @@ class EmulatedAccelerator(Accelerator):
         """Stop the copy thread after what is queued."""
         self._end()
 
-    def _copy(self, destination: torch.Tensor, source: torch.Tensor) -> None:
+    def _move(self, work: Callable[[], object]) -> None:
         if self._delay is not None:
             self._delay()
-        destination.copy_(source)
+        work()
 
     def _operation(self, flops: int, nbytes: int, made: list[torch.UntypedStorage]) -> None:
         self.clock.advance(max(flops / self.card.flops, nbytes / self.card.memory_rate))

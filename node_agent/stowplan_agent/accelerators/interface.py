@@ -2,8 +2,9 @@
 
 Two streams: compute, on which the pipeline's operations run, and copy, which moves weights from the host in the order
 they were issued. An event marks a point of a stream; `copy` may wait for one, compute `wait`s for one, and neither
-blocks the host where the device allows it. Weight buffers are taken through `allocate` and given back through `free`,
-so that peaks of activations can be told apart from weights whatever the placement.
+blocks the host where the device allows it. Bytes come from a host tensor (`copy`) or from a `ByteSource`, such as a
+file, that has no place of its own in host memory (`fill`). Weight buffers are taken through `allocate` and given back
+through `free`, so that peaks of activations can be told apart from weights whatever the placement.
 """
 
 from __future__ import annotations
@@ -11,12 +12,29 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 Event = Any
 """A point of a stream; opaque to everything but the accelerator that made it."""
+
+
+class ByteSource(Protocol):
+    """Bytes that can be read piece by piece: a file, several files laid end to end, a computation."""
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes there are."""
+        ...
+
+    def read(self, start: int, target: torch.Tensor) -> None:
+        """Write bytes ``start`` to ``start + target.nbytes`` into a flat uint8 host tensor.
+
+        Called from several threads at once, in no stated order, each byte once. What it raises reaches whoever waits
+        for the fill.
+        """
+        ...
 
 
 @dataclass(frozen=True)
@@ -66,6 +84,15 @@ class Accelerator(ABC):
         """Queue one copy from the host on the copy stream, not before ``after``; returns the event of its end."""
 
     @abstractmethod
+    def fill(self, destination: torch.Tensor, source: ByteSource, *, after: Event | None) -> Event:
+        """Queue all bytes of a source, in turn with the copies, not before ``after``; returns the event of their end.
+
+        ``destination`` is a flat uint8 device tensor of ``source.nbytes`` bytes; raises ValueError for another length.
+        The host does not block. What `ByteSource.read` raises is raised by `wait` for the event; the bytes of the
+        destination are then undefined.
+        """
+
+    @abstractmethod
     def read_back(self, destination: torch.Tensor, source: torch.Tensor) -> None:
         """Copy device bytes to the host and wait for them: off the hot path only."""
 
@@ -75,7 +102,7 @@ class Accelerator(ABC):
 
     @abstractmethod
     def wait(self, event: Event) -> None:
-        """Let compute wait for an event."""
+        """Let compute wait for an event. Raises what the copy or fill raised, if it failed."""
 
     @abstractmethod
     def synchronize(self) -> None:
@@ -88,6 +115,11 @@ class Accelerator(ABC):
     @abstractmethod
     def wait_seconds(self) -> float:
         """Seconds so far that compute stood still for copies; 0 where the device cannot tell without being asked."""
+
+    @property
+    @abstractmethod
+    def staging_bytes(self) -> int:
+        """Host memory that the accelerator itself has locked, for bytes on their way from pageable memory or files."""
 
     @abstractmethod
     def pin(self, buffer: torch.Tensor) -> bool:
@@ -116,3 +148,9 @@ class Accelerator(ABC):
     @abstractmethod
     def close(self) -> None:
         """Stop what the accelerator started."""
+
+
+def check_length(destination: torch.Tensor, source: ByteSource) -> None:
+    """Raises ValueError where a source does not fill its destination exactly."""
+    if destination.nbytes != source.nbytes:
+        raise ValueError(f"a source of {source.nbytes} bytes cannot fill a buffer of {destination.nbytes}")
