@@ -12,7 +12,7 @@ from typing import Final
 import torch
 
 from stowplan_agent.accelerators import Accelerator, Event
-from stowplan_agent.weights.host import HostBuffer
+from stowplan_agent.weights.host import HostBuffer, take_arena
 from stowplan_agent.weights.ledger import Ledger
 from stowplan_api.record import Link
 
@@ -31,7 +31,7 @@ def measure_link(accelerator: Accelerator, *, budget_bytes: int) -> Link:
     nbytes = max(1 << 16, min(LARGEST, budget_bytes // 2))
     ledger = Ledger()
     device = accelerator.allocate(nbytes)
-    host = HostBuffer("link", nbytes, accelerator, ledger)
+    (host,) = take_arena("link", [nbytes], accelerator, ledger)
     try:
         host.tensor.zero_()  # touch every page: the first copy must not pay for faults
         pageable, _ = _rate(accelerator, device, host)

@@ -108,23 +108,20 @@ class Preparation:
             raise StartError(PlacementReason.OUT_OF_MEMORY, str(error)) from error
 
     def load(self) -> None:
-        """Read the weights, take them over, put them into the seed placement."""
+        """Read the weights straight into the seed placement."""
         accelerator = self._accelerator
         assert accelerator is not None, "Inventory opens the device"
         try:
             pipeline = HostedPipeline.load(self._checkpoint.path, self._spec.model.dtype, accelerator.device)
             check_layers(self._found, pipeline.modules())
             engine = WeightsEngine(accelerator)
-            engine.adopt(pipeline.modules())
-        except (LoadError, AdoptionError) as error:
-            raise StartError(PlacementReason.MODEL_INVALID, str(error)) from error
-        self._session = Session(accelerator, pipeline, engine, stop=self._stop)
-        self._seed = seed_placement(engine.describe(), 1)
-        try:
-            for entry in self._seed.components:
-                engine.place(entry)
+            engine.adopt(pipeline.modules(), lambda parts: seed_placement(parts, 1))
+            self._session = Session(accelerator, pipeline, engine, stop=self._stop)
+            self._seed = self._session.placement()
             room = accelerator.capacity_bytes() - accelerator.outside_bytes() - accelerator.counters().allocated
             self._link: Link = measure_link(accelerator, budget_bytes=max(0, room) // LINK_SHARE)
+        except (LoadError, AdoptionError) as error:
+            raise StartError(PlacementReason.MODEL_INVALID, str(error)) from error
         except torch.OutOfMemoryError as error:
             raise self._too_small(Shortfall.of(error, "loading")) from error
         self._probe = Probe(self._session, self._contract, self._link)

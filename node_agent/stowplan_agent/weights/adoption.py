@@ -4,7 +4,8 @@ Groups of layers are found by the same rule as in the checkpoint's headers (`inv
 layer's unit if that layer alone uses it: it is a parameter, every name for it (and for whatever overlaps it in memory)
 is inside that one layer, and the module that holds it is reached through that layer only. All else is loose: parameters
 outside the layers, whatever is tied or shared across layers, and every buffer, since a forward pass may change a buffer
-and a change must survive a layer's leaving the device. `survey` looks and may refuse; only `take_over` changes things.
+and a change must survive a layer's leaving the device. Nothing is changed here: `survey` looks and may refuse, and what
+`take_over` makes moves with its first entry.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from stowplan_agent.inventory.tensors import TensorInfo
 from stowplan_agent.weights.component import ManagedComponent
 from stowplan_agent.weights.layout import Block, Place, blocks
 from stowplan_agent.weights.ledger import Ledger
+from stowplan_agent.weights.source import ConvertedFrom, has_its_bytes
 from stowplan_agent.weights.unit import Unit
 
 LayerKey = tuple[str, int]
@@ -69,11 +71,13 @@ def survey(name: str, module: torch.nn.Module) -> Survey:
     return Survey(name, module, places, tuple(loose), by_group)
 
 
-def take_over(found: Survey, accelerator: Accelerator, ledger: Ledger) -> ManagedComponent:
-    """Pack a component's weights into host memory and manage them."""
+def take_over(
+    found: Survey, accelerator: Accelerator, ledger: Ledger, converted_from: ConvertedFrom = has_its_bytes
+) -> ManagedComponent:
+    """A component of units, which are still where the library left them: its first entry says where they go."""
 
     def unit(members: tuple[Block, ...]) -> Unit:
-        return Unit(found.name, members, accelerator, ledger)
+        return Unit(found.name, members, accelerator, ledger, converted_from)
 
     groups = {group: tuple(unit(layer) for layer in layers) for group, layers in found.groups.items()}
     return ManagedComponent(found.name, found.module, unit(found.loose), groups, accelerator, ledger)

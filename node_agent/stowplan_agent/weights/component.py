@@ -1,22 +1,26 @@
 """One component under management: its units, its present entry, and what it holds while it is in use.
 
 Absolute and idempotent: `place` takes a whole entry and goes there from wherever the component is; placing the same
-entry twice changes nothing. `begin` and `end` bracket the component's own intervals and bring in what only visits.
+entry twice changes nothing. The first entry is where the weights are loaded to. `begin` and `end` bracket the
+component's own intervals and bring in what only visits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from contextlib import ExitStack
 
 import torch
 
 from stowplan_agent.accelerators import Accelerator
 from stowplan_agent.weights.entry import Roles, check_entry, roles_of
+from stowplan_agent.weights.filling import fill_all
+from stowplan_agent.weights.host import take_arena
 from stowplan_agent.weights.ledger import Ledger
 from stowplan_agent.weights.ring import Ring
 from stowplan_agent.weights.unit import Unit
 from stowplan_api.placement import ComponentPlacement
+from stowplan_api.record import Component, Group
 
 
 class ManagedComponent:
@@ -31,16 +35,16 @@ class ManagedComponent:
         accelerator: Accelerator,
         ledger: Ledger,
     ) -> None:
-        """Everything lies in pageable host memory, which is what an Offload entry without pins says."""
+        """Everything is where the library left it, until `place` is called for the first time."""
         self.name = name
         self.module = module
         self.loose = loose
         self.groups = groups
-        self.entry = ComponentPlacement(name=name, mode="Offload")
+        self.entry: ComponentPlacement | None = None
         self.in_use = False
         self._accelerator = accelerator
         self._ledger = ledger
-        self._roles = roles_of(self.entry, loose, groups, rank=0)
+        self._roles = Roles((), (), (), frozenset())
         self._ring: Ring | None = None
         self._visitors: list[Unit] = []
 
@@ -50,22 +54,37 @@ class ManagedComponent:
         for units in self.groups.values():
             yield from units
 
-    def place(self, entry: ComponentPlacement, rank: int) -> None:
-        """Go to an entry. After an error the component is where it was, byte for byte, and the error is raised.
+    def describe(self) -> Component:
+        """As a record describes it: packed bytes, each storage once."""
+        groups = tuple(
+            Group(name=group, layer_bytes=tuple(unit.nbytes for unit in units)) for group, units in self.groups.items()
+        )
+        return Component(name=self.name, loose_bytes=self.loose.nbytes, groups=groups)
 
-        Raises `EntryError` for an entry that it cannot have, torch.OutOfMemoryError, or what the driver raises.
+    def place(self, entry: ComponentPlacement, rank: int) -> None:
+        """Go to an entry; for the first time, straight from where the library left the weights.
+
+        After an error the component is where it was, byte for byte, and the error is raised: `EntryError` for an entry
+        that it cannot have, torch.OutOfMemoryError, what the driver or the reading of a file raises.
         """
         layers = {group: len(units) for group, units in self.groups.items()}
         check_entry(entry, layers, sum(unit.nbytes for unit in self.units()), rank)
         self.end()
         without_host_copy = [unit for unit in self.units() if unit.host is None]
         try:
-            self._roles = self._settle(entry, rank)
+            self._roles = self._go(entry, rank)
         except BaseException:
-            self._settle(self.entry, rank)
+            if self.entry is None:
+                for unit in self.units():
+                    unit.unsettle()
+                raise
+            self._go(self.entry, rank)
             for unit in without_host_copy:
                 unit.drop_host_copy()
             raise
+        if self.entry is None:
+            for unit in self.units():
+                unit.settle()
         self.entry = entry
 
     def commit(self) -> None:
@@ -89,7 +108,7 @@ class ManagedComponent:
 
         Returns whether nothing is left to queue.
         """
-        if self.in_use or not self.entry.prefetch:
+        if self.in_use or self.entry is None or not self.entry.prefetch:
             return True
         absent = [unit for unit in self.units() if unit.nbytes and unit.device is None]
         self._visit(absent[:most])
@@ -136,13 +155,12 @@ class ManagedComponent:
         if self._ring is not None and unit in self._ring:
             self._ring.done(unit)
 
-    def _settle(self, entry: ComponentPlacement, rank: int) -> Roles:
+    def _go(self, entry: ComponentPlacement, rank: int) -> Roles:
         roles = roles_of(entry, self.loose, self.groups, rank)
         permanent = set(roles.permanent)
         leaving = [unit for unit in self.units() if unit not in permanent]
         # Release before acquiring: the peak of a move is the larger of its two ends.
-        for unit in leaving:
-            unit.keep_host_copy()
+        self._make_host_copies(leaving, roles.pinned)
         for unit in leaving:
             unit.release()
         for wanted in (False, True):  # unlock before locking, for the same reason
@@ -154,6 +172,29 @@ class ManagedComponent:
         for unit in roles.permanent:
             unit.arrive()
         return roles
+
+    def _make_host_copies(self, units: Iterable[Unit], pinned: Container[Unit]) -> None:
+        """All or none. What comes from a source is filled in parallel, and pinned beside the filling of the rest."""
+        lacking = [unit for unit in units if unit.nbytes and unit.host is None]
+        copies = take_arena(self.name, [unit.nbytes for unit in lacking], self._accelerator, self._ledger)
+        kept = dict(zip(lacking, copies, strict=True))
+        loading = [unit for unit in lacking if unit.source is not None]
+
+        def filled(index: int) -> None:
+            if loading[index] in pinned:
+                kept[loading[index]].set_pinned(True)
+
+        try:
+            fill_all([(unit.source, kept[unit].tensor) for unit in loading if unit.source is not None], filled)
+            for unit in lacking:
+                if unit.source is None:
+                    unit.read_back(kept[unit])
+        except BaseException:
+            for copy in copies:
+                copy.drop()
+            raise
+        for unit, copy in kept.items():
+            unit.keep(copy)
 
     def _dismiss(self, unit: Unit) -> None:
         unit.release()

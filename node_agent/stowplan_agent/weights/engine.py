@@ -6,7 +6,7 @@ pipeline runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -18,9 +18,18 @@ from stowplan_agent.weights.component import ManagedComponent
 from stowplan_agent.weights.hooks import Hooks
 from stowplan_agent.weights.ledger import Ledger
 from stowplan_agent.weights.observer import Observer
+from stowplan_agent.weights.source import ConvertedFrom, has_its_bytes
 from stowplan_agent.weights.timeline import Timeline
-from stowplan_api.placement import ComponentPlacement
-from stowplan_api.record import Component, Group
+from stowplan_api.placement import ComponentPlacement, Placement
+from stowplan_api.record import Component
+
+Seed = Callable[[Sequence[Component]], Placement]
+"""Where components that have just been found are to be loaded to."""
+
+
+def everything_on_the_host(components: Sequence[Component]) -> Placement:
+    """Pageable host memory, and the whole component on the device while it runs."""
+    return Placement(components=tuple(ComponentPlacement(name=part.name, mode="Offload") for part in components))
 
 
 class WeightsEngine:
@@ -47,44 +56,45 @@ class WeightsEngine:
         self._calls.observer = observer
 
     @plain
-    def adopt(self, modules: Mapping[str, torch.nn.Module]) -> None:
-        """Manage components by name; their weights go to host memory. A module named twice has its first name only.
+    def adopt(
+        self,
+        modules: Mapping[str, torch.nn.Module],
+        seed: Seed = everything_on_the_host,
+        *,
+        converted_from: ConvertedFrom = has_its_bytes,
+    ) -> None:
+        """Manage components by name, loading each straight to where ``seed`` puts it. One module has one name.
 
-        Raises `AdoptionError` naming what it cannot manage, with no component changed.
+        ``seed`` is asked once, for the components that are new. ``converted_from`` tells which weights the library has
+        not converted yet. Raises `AdoptionError` naming what cannot be managed, with no component changed; and what
+        `place` raises, with the components placed before managed, and the others as the library left them.
         """
         known = {component.module: name for name, component in self._components.items()}
         for name, module in modules.items():
             known.setdefault(module, name)
         surveys = {name: survey(name, module) for module, name in known.items()}
         check_apart(surveys)
-        for name, found in surveys.items():
-            if name in self._components:
-                continue
-            component = take_over(found, self.accelerator, self.ledger)
+        new = {
+            name: take_over(found, self.accelerator, self.ledger, converted_from)
+            for name, found in surveys.items()
+            if name not in self._components
+        }
+        surveys.clear()  # it holds what the weights come from
+        entries = {entry.name: entry for entry in seed([part.describe() for part in new.values()]).components}
+        for name, component in new.items():
+            component.place(entries[name], self._rank)
             self._components[name] = component
-            hooks = Hooks(name, component.module, self._calls, self.accelerator.device)
-            self._hooks.append(hooks)
-            for group, units in component.groups.items():
-                for index in range(len(units)):
-                    hooks.add_layer(group, index, component.module.get_submodule(f"{group}.{index}"))
+            self._hook(component)
 
     def describe(self) -> tuple[Component, ...]:
         """The components as a record describes them: packed bytes, each storage once."""
-        return tuple(
-            Component(
-                name=name,
-                loose_bytes=component.loose.nbytes,
-                groups=tuple(
-                    Group(name=group, layer_bytes=tuple(unit.nbytes for unit in units))
-                    for group, units in component.groups.items()
-                ),
-            )
-            for name, component in self._components.items()
-        )
+        return tuple(component.describe() for component in self._components.values())
 
     def entry(self, component: str) -> ComponentPlacement:
         """Where a component is now. Raises KeyError for an unknown one."""
-        return self._components[component].entry
+        entry = self._components[component].entry
+        assert entry is not None, "a component is placed when it is adopted"
+        return entry
 
     @plain
     def place(self, entry: ComponentPlacement) -> None:
@@ -123,3 +133,10 @@ class WeightsEngine:
         self._hooks = []
         for component in self._components.values():
             component.unpin()
+
+    def _hook(self, component: ManagedComponent) -> None:
+        hooks = Hooks(component.name, component.module, self._calls, self.accelerator.device)
+        self._hooks.append(hooks)
+        for group, units in component.groups.items():
+            for index in range(len(units)):
+                hooks.add_layer(group, index, component.module.get_submodule(f"{group}.{index}"))

@@ -1,8 +1,9 @@
-"""Host memory of exact size.
+"""Host memory of exact size: one arena for a component's host copies, given back to the kernel piece by piece.
 
-An anonymous mapping is exactly as large as asked (to the page), is given back to the kernel the moment it is dropped,
-and can be registered with the driver. torch's own pinned allocator rounds up to powers of two and never gives back
-(https://github.com/pytorch/pytorch/issues/35901 is its device twin).
+An arena is a private anonymous mapping, exactly as large as asked (to the page), on huge pages where the kernel gives
+them; a shared one, which is Python's default, gets none. It is carved into one buffer a unit, because a unit is what
+the driver locks and what a commit gives back. torch's own pinned allocator rounds up to powers of two, pins at 2 GB/s
+and gives nothing back. A buffer's pages go the moment the last view of it does, whatever lies beside it.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import contextlib
 import mmap
 import weakref
+from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
 import torch
 
 from stowplan_agent.accelerators import Accelerator
@@ -21,23 +24,23 @@ HUGE_PAGE: Final = 2 << 20
 """Bytes of a huge page on x86-64 and arm64 with 4 KiB base pages."""
 
 
+def whole_pages(nbytes: int) -> int:
+    """The next multiple of a page, which is what the kernel gives and the driver locks."""
+    return -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+
+
 class HostBuffer:
     """One unit's host copy. Pinned or pageable, and the ledger always knows which it really is."""
 
-    def __init__(self, owner: str, nbytes: int, accelerator: Accelerator, ledger: Ledger) -> None:
-        """Pageable memory, not yet touched. ``nbytes`` must be above 0. Raises OSError where the kernel has none."""
-        pages = mmap.mmap(-1, nbytes)
-        if nbytes >= HUGE_PAGE:
-            # Fewer pages to fault in and to register with the driver; only a hint, and refused without harm.
-            with contextlib.suppress(OSError):
-                pages.madvise(mmap.MADV_HUGEPAGE)
-        self.tensor = torch.frombuffer(pages, dtype=torch.uint8)
+    def __init__(self, owner: str, memory: torch.Tensor, accelerator: Accelerator, ledger: Ledger) -> None:
+        """Of `take_arena`."""
+        self.tensor = memory
         self._owner = owner
-        self._nbytes = nbytes
+        self._nbytes = memory.nbytes
         self._accelerator = accelerator
         self._ledger = ledger
         self._unlock: weakref.finalize[Any, HostBuffer] | None = None
-        ledger.take(owner, Tier.PAGEABLE, nbytes)
+        ledger.take(owner, Tier.PAGEABLE, self._nbytes)
 
     @property
     def pinned(self) -> bool:
@@ -67,3 +70,31 @@ class HostBuffer:
     def _move(self, before: Tier, after: Tier) -> None:
         self._ledger.give_back(self._owner, before, self._nbytes)
         self._ledger.take(self._owner, after, self._nbytes)
+
+
+def take_arena(owner: str, sizes: Sequence[int], accelerator: Accelerator, ledger: Ledger) -> list[HostBuffer]:
+    """Pageable buffers of these numbers of bytes (each above 0), in one mapping. No page of it is touched yet.
+
+    Raises OSError where the kernel has no room.
+    """
+    if not sizes:
+        return []
+    total = sum(map(whole_pages, sizes))
+    arena = mmap.mmap(-1, total, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    # Hints, refused without harm: fewer pages to fault in and to register; no copy for a child that runs a program.
+    for advice in ([mmap.MADV_HUGEPAGE] if total >= HUGE_PAGE else []) + [mmap.MADV_DONTFORK]:
+        with contextlib.suppress(OSError):
+            arena.madvise(advice)
+    buffers = []
+    start = 0
+    for nbytes in sizes:
+        memory = np.frombuffer(arena, dtype=np.uint8, count=nbytes, offset=start)
+        returned = weakref.finalize(memory, _give_back, arena, start, whole_pages(nbytes))
+        returned.atexit = False
+        buffers.append(HostBuffer(owner, torch.from_numpy(memory), accelerator, ledger))
+        start += whole_pages(nbytes)
+    return buffers
+
+
+def _give_back(arena: mmap.mmap, start: int, nbytes: int) -> None:
+    arena.madvise(mmap.MADV_DONTNEED, start, nbytes)

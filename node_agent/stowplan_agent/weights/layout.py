@@ -96,30 +96,25 @@ def blocks(places: Iterable[Place]) -> list[Block]:
     return [block for _, block in found]
 
 
-def lay_out(members: Iterable[Block]) -> Layout:
-    """Lay blocks one after another, each aligned."""
-    views: list[View] = []
-    offset = 0
+def block_offsets(members: Sequence[Block]) -> tuple[list[int], int]:
+    """Where each block starts in the unit's buffer, one after another and each aligned; and the buffer's bytes."""
+    offsets, end = [], 0
     for block in members:
+        offsets.append(end)
+        end = align(end + block.end - block.start)
+    return offsets, end
+
+
+def lay_out(members: Sequence[Block]) -> Layout:
+    """The views of every place of the blocks."""
+    offsets, nbytes = block_offsets(members)
+    views: list[View] = []
+    for block, offset in zip(members, offsets, strict=True):
         for place in block.places:
             tensor, (start, _) = place.tensor, _span(place.tensor)
             where = offset + start - block.start
             views.append(View(place, where, tensor.dtype, tuple(tensor.shape), tuple(tensor.stride())))
-        offset = align(offset + block.end - block.start)
-    return Layout(tuple(views), offset)
-
-
-def pack(members: Iterable[Block], buffer: torch.Tensor) -> None:
-    """Copy the blocks' bytes to where `lay_out` puts them: raw bytes, since a stride of 0 cannot be written through."""
-    offset = 0
-    for block in members:
-        size = block.end - block.start
-        if size:
-            tensor = block.places[0].tensor
-            raw = torch.empty(0, dtype=torch.uint8, device=tensor.device)
-            raw.set_(tensor.untyped_storage(), block.start, (size,), (1,))
-            buffer[offset : offset + size].copy_(raw)
-        offset = align(offset + size)
+    return Layout(tuple(views), nbytes)
 
 
 def _span(tensor: torch.Tensor) -> tuple[int, int]:

@@ -1,9 +1,9 @@
 """A unit is what moves as one: one layer, or a component's loose weights. One flat buffer, one copy, one event.
 
-Its tensors are views: of the device buffer while it is held there, of the host copy otherwise. The tensor objects never
-change (``tensor.data = view``), so that Parameter identity, references from elsewhere and compiled code survive. A
-unit always has at least one of the two; no tensor is ever empty or on the meta device. Every method either does all of
-what it says or raises with nothing changed.
+Its tensors are views: of the device buffer while it is held there, else of the host copy, else of what the loading
+library made. The tensor objects never change (``tensor.data = view``), so that Parameter identity, references from
+elsewhere and compiled code survive. A unit always has at least one of the three; no tensor is ever empty or on the meta
+device. Every method either does all of what it says or raises with nothing changed.
 """
 
 from __future__ import annotations
@@ -13,18 +13,27 @@ from collections.abc import Sequence
 import torch
 
 from stowplan_agent.accelerators import Accelerator, Event
-from stowplan_agent.weights.host import HostBuffer
-from stowplan_agent.weights.layout import Block, View, lay_out, pack
+from stowplan_agent.weights.host import HostBuffer, take_arena
+from stowplan_agent.weights.layout import Block, View, lay_out
 from stowplan_agent.weights.ledger import Ledger, Tier
+from stowplan_agent.weights.source import ConvertedFrom, UnitSource, has_its_bytes
 
 
 class Unit:
-    """The weights of one layer, or the loose ones. At first they lie packed in a pageable host copy."""
+    """The weights of one layer, or the loose ones."""
 
-    def __init__(self, owner: str, blocks: Sequence[Block], accelerator: Accelerator, ledger: Ledger) -> None:
-        """Takes the tensors over: packs their bytes into a host copy and makes them views of it."""
+    def __init__(
+        self,
+        owner: str,
+        blocks: Sequence[Block],
+        accelerator: Accelerator,
+        ledger: Ledger,
+        converted_from: ConvertedFrom = has_its_bytes,
+    ) -> None:
+        """Decides the layout and moves nothing: the tensors stay where they were loaded until a copy is made."""
         self._layout = lay_out(blocks)
         self.nbytes = self._layout.nbytes
+        self.source: UnitSource | None = UnitSource(blocks, converted_from)
         self.host: HostBuffer | None = None
         self.device: torch.Tensor | None = None
         self._owner = owner
@@ -35,12 +44,8 @@ class Unit:
         self._own_buffers = [view for view in self._buffers if id(view.place.tensor) not in tied]
         self._versions: dict[View, int | None] = {}
         self._on_its_way: Event | None = None
+        self._loaded_views = [view.place.tensor.data for view in self._layout.views]
         self._host_views: list[torch.Tensor] = []
-        if self.nbytes:
-            host = HostBuffer(owner, self.nbytes, accelerator, ledger)
-            pack(blocks, host.tensor)
-            self._keep(host)
-            self.unbind()
 
     def load(self) -> None:
         """Take device memory and queue the copy into it. Raises torch.OutOfMemoryError."""
@@ -69,12 +74,13 @@ class Unit:
         if self.device is None:
             return
         if self._on_its_way is None:
-            self.keep_host_copy()
-            assert self.host is not None
-            self._absorb()
-            for view in self._buffers:
-                if self._versions[view] is None or self._versions[view] != _version(view.place.tensor):
-                    self._accelerator.read_back(view.of(self.host.tensor), view.of(self.device))
+            if self.source is None:
+                self.keep_host_copy()
+                assert self.host is not None
+                self._absorb()
+                for view in self._buffers:
+                    if self._versions[view] is None or self._versions[view] != _version(view.place.tensor):
+                        self._accelerator.read_back(view.of(self.host.tensor), view.of(self.device))
             self.unbind()
         buffer, self.device, self._on_its_way = self.device, None, None
         self._accelerator.free(buffer)
@@ -84,16 +90,29 @@ class Unit:
         """Make sure that there is a host copy, from the device's bytes where there is none."""
         if self.host is not None or self.device is None:
             return
+        (buffer,) = take_arena(self._owner, [self.nbytes], self._accelerator, self._ledger)
+        try:
+            self.read_back(buffer)
+        except BaseException:
+            buffer.drop()
+            raise
+        self.keep(buffer)
+
+    def read_back(self, buffer: HostBuffer) -> None:
+        """Write the device's bytes into a host buffer, for `keep`."""
+        assert self.device is not None, "only a unit on the device is read back"
         self.arrive()
         self._absorb()
-        host = HostBuffer(self._owner, self.nbytes, self._accelerator, self._ledger)
-        try:
-            self._accelerator.read_back(host.tensor, self.device)
-        except BaseException:
-            host.drop()
-            raise
-        self._keep(host)
-        self._note_versions()
+        self._accelerator.read_back(buffer.tensor, self.device)
+
+    def keep(self, buffer: HostBuffer) -> None:
+        """A host buffer has the unit's bytes now: it is the host copy from here on."""
+        # Views of the host copy are made once: a streamed layer is bound to them again after every use.
+        self.host, self._host_views = buffer, self.views(buffer.tensor)
+        if self.device is None:
+            self.unbind()
+        else:
+            self._note_versions()
 
     def drop_host_copy(self) -> None:
         """Give the host copy back; only for a unit that stays on the device."""
@@ -103,10 +122,26 @@ class Unit:
         self.host.drop()
         self.host, self._host_views = None, []
 
+    def settle(self) -> None:
+        """The unit is where it was to be loaded: let go of the files and the memory that it came from."""
+        self.source, self._loaded_views = None, []
+
+    def unsettle(self) -> None:
+        """Go back to what the loading library made, as if nothing had been loaded: only before `settle`."""
+        self.release()
+        if self.host is not None:
+            self.host.drop()
+            self.host, self._host_views = None, []
+        self.unbind()
+
     def copy_to(self, buffer: torch.Tensor, after: Event | None) -> Event:
         """Queue a copy of the unit into a device buffer that holds it, not before ``after``."""
-        assert self.host is not None, "a unit off the device has a host copy"
-        event = self._accelerator.copy(buffer[: self.nbytes], self.host.tensor, pinned=self.host.pinned, after=after)
+        destination = buffer[: self.nbytes]
+        if self.host is not None:
+            event = self._accelerator.copy(destination, self.host.tensor, pinned=self.host.pinned, after=after)
+        else:
+            assert self.source is not None, "a unit off the device has a host copy or a source"
+            event = self._accelerator.fill(destination, self.source, after=after)
         self._ledger.streamed_bytes += self.nbytes
         return event
 
@@ -121,12 +156,8 @@ class Unit:
         self._note_versions()
 
     def unbind(self) -> None:
-        """Make the tensors views of the host copy again."""
-        self.bind(self._host_views)
-
-    def _keep(self, host: HostBuffer) -> None:
-        # Views of the host copy are made once: a streamed layer is bound to them again after every use.
-        self.host, self._host_views = host, self.views(host.tensor)
+        """Make the tensors views of what there is off the device again."""
+        self.bind(self._host_views if self.host is not None else self._loaded_views)
 
     def _note_versions(self) -> None:
         for view in self._buffers:

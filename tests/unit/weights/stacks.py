@@ -73,7 +73,9 @@ def emulated_card(capacity: int = 1 << 30, **card: float) -> Iterator[EmulatedAc
 
 def managed(module: nn.Module, accelerator: EmulatedAccelerator, ledger: Ledger) -> ManagedComponent:
     with torch.no_grad():
-        return take_over(survey("part", module), accelerator, ledger)
+        component = take_over(survey("part", module), accelerator, ledger)
+        component.place(offload(), rank=0)
+        return component
 
 
 def units_of(sizes: list[int], accelerator: EmulatedAccelerator, ledger: Ledger) -> list[Unit]:

@@ -11,7 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan_agent.weights.layout import ALIGNMENT, Layout, Place, align, blocks, extent, lay_out, pack
+from stowplan_agent.weights.layout import ALIGNMENT, Layout, Place, align, blocks, extent, lay_out
+from stowplan_agent.weights.source import UnitSource
 
 MODULE = torch.nn.Module()
 
@@ -24,7 +25,7 @@ def packed(tensors: Sequence[torch.Tensor]) -> tuple[Layout, dict[str, torch.Ten
     found = blocks(places(tensors))
     layout = lay_out(found)
     buffer = torch.zeros(layout.nbytes, dtype=torch.uint8)
-    pack(found, buffer)
+    UnitSource(found).read(0, buffer)
     return layout, {view.place.name: view.of(buffer) for view in layout.views}
 
 

@@ -1,0 +1,111 @@
+"""The bytes of a unit before the engine has them: where the loading library left them, read piece by piece.
+
+A library that loads lazily leaves parameters as views of memory-mapped files, so that nothing has been read when the
+engine takes over, and a piece that is read here goes from the page cache to its place and nowhere else. A parameter
+whose conversion was put off (an fp32 checkpoint asked for in bf16) is converted on the way. Weights that already lie in
+memory, on whatever device, are copied. Pieces may be read by several threads at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import torch
+
+from stowplan_agent.weights.layout import Block, block_offsets
+
+ConvertedFrom = Callable[[torch.UntypedStorage], torch.Tensor | None]
+"""For a storage whose bytes are still to be converted: the contiguous tensor that they are converted from, in order."""
+
+_WILL_NEED: Final = 3  # MADV_WILLNEED, linux/mman.h: read the whole range ahead, not a window of it
+_libc = ctypes.CDLL(None)
+_converting = threading.Lock()  # torch runs one conversion on all cores; several at once would only fight for them
+
+
+def has_its_bytes(_storage: torch.UntypedStorage) -> None:
+    """No conversion was put off: the answer of `ConvertedFrom` for weights that were loaded by hand."""
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """A block's bytes: from ``offset`` in the unit's buffer. ``values`` is flat: bytes, or elements to be converted."""
+
+    offset: int
+    nbytes: int
+    values: torch.Tensor
+    dtype: torch.dtype | None
+    """What ``values`` become on the way; None for bytes."""
+
+
+class UnitSource:
+    """Where the blocks of one unit are to be read. Keeps files mapped and memory alive until it is dropped."""
+
+    def __init__(self, blocks: Sequence[Block], converted_from: ConvertedFrom = has_its_bytes) -> None:
+        """Looks at storages only; reads no byte of them."""
+        offsets, self._nbytes = block_offsets(blocks)
+        self._stretches = [
+            _stretch(block, offset, converted_from)
+            for block, offset in zip(blocks, offsets, strict=True)
+            if block.end > block.start
+        ]
+        self._ends = [stretch.offset + stretch.nbytes for stretch in self._stretches]
+
+    @property
+    def nbytes(self) -> int:
+        """Of the unit's buffer, alignment included."""
+        return self._nbytes
+
+    def read(self, start: int, target: torch.Tensor) -> None:
+        """Write bytes ``start`` to ``start + target.nbytes`` of the unit's buffer into a flat uint8 host tensor.
+
+        ``start`` is a multiple of the alignment. Bytes between blocks are left as they are.
+        """
+        end = start + target.nbytes
+        for stretch in self._stretches[bisect_right(self._ends, start) :]:
+            if stretch.offset >= end:
+                return
+            first, last = max(start, stretch.offset), min(end, stretch.offset + stretch.nbytes)
+            _write(stretch, first - stretch.offset, target[first - start : last - start])
+
+
+def _stretch(block: Block, offset: int, converted_from: ConvertedFrom) -> _Stretch:
+    tensor = block.places[0].tensor
+    storage, nbytes = tensor.untyped_storage(), block.end - block.start
+    unconverted = converted_from(storage)
+    if unconverted is None:
+        raw = torch.empty(0, dtype=torch.uint8, device=tensor.device)
+        # Bytes and not elements: a stride of 0 cannot be written through.
+        raw.set_(storage, block.start, (nbytes,), (1,))
+        return _Stretch(offset, nbytes, raw, None)
+    size = tensor.dtype.itemsize
+    elements = unconverted.flatten()[block.start // size : block.end // size]
+    return _Stretch(offset, nbytes, elements, tensor.dtype)
+
+
+def _write(stretch: _Stretch, start: int, target: torch.Tensor) -> None:
+    if stretch.dtype is not None:
+        size = stretch.dtype.itemsize
+        values = stretch.values[start // size : (start + target.nbytes) // size]
+        _read_ahead(values)
+        with _converting:
+            target.view(stretch.dtype).copy_(values)
+        return
+    values = stretch.values[start : start + target.nbytes]
+    if values.device.type == "cpu":
+        _read_ahead(values)
+        np.copyto(target.numpy(), values.numpy())  # one core, without Python's lock: the callers' threads add up
+    else:
+        target.copy_(values)
+
+
+def _read_ahead(values: torch.Tensor) -> None:
+    first = values.data_ptr() // mmap.PAGESIZE * mmap.PAGESIZE
+    nbytes = values.data_ptr() + values.nbytes - first
+    _libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(nbytes), _WILL_NEED)  # a hint: where it fails, pages fault
