@@ -22,7 +22,9 @@ from stowplan_agent.weights.ledger import Tier
 from stowplan_api.placement import ComponentPlacement, GroupPlacement
 from stowplan_api.record import Component
 
-NAMES = ["tiny-wan", "tiny-wan-two-experts", "tiny-flux"]
+NAMES = ["tiny-wan", "tiny-wan-two-experts", "tiny-flux", "tiny-sdxl", "tiny-qwen"]
+FOUR = ["tiny-wan", "tiny-flux", "tiny-sdxl", "tiny-qwen"]
+"""One of each kind: a video model, an image model with two encoders, a UNet, and a causal language model as encoder."""
 VIEWS = frozenset({"slice", "view", "as_strided", "detach", "alias"})
 
 

@@ -18,7 +18,7 @@ def dawdle(generator: random.Random, most: float) -> None:
         threading.Event().wait(generator.random() * most)
 
 
-SPEEDS = {"slow copies": (2e-3, 0.0), "slow compute": (0.0, 2e-3), "both": (1e-3, 1e-3), "neither": (0.0, 0.0)}
+SPEEDS = {"slow copies": (5e-4, 0.0), "slow compute": (0.0, 2e-3), "both": (3e-4, 1e-3), "neither": (0.0, 0.0)}
 
 
 @pytest.mark.parametrize("speeds", SPEEDS)
@@ -30,8 +30,8 @@ def test_two_hundred_random_passes_are_bit_equal_and_memory_is_flat(speeds: str)
     tally = fuzz(card, seed=list(SPEEDS).index(speeds), slow_compute=slow)
     card.close()
     # Otherwise the run has proved nothing.
-    assert tally.passes >= 200 and tally.placements >= 100 and tally.interrupted >= 5 and tally.commits >= 5
-    assert tally.streamed_bytes > 50 * 200 * 4096
+    assert tally.passes >= 200 and tally.placements >= 60 and tally.interrupted >= 5 and tally.commits >= 5
+    assert tally.streamed_bytes > 200 * (1 << 20)
 
 
 def test_schedules_are_straight_at_times_and_skip_repeat_and_run_backwards_at_others() -> None:
