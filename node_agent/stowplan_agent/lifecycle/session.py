@@ -40,8 +40,8 @@ class Session:
         return Placement(components=tuple(self.engine.entry(part.name) for part in self.engine.describe()))
 
     def check(self) -> None:
-        """Compare the ledger with the allocator. Raises `LedgerError`."""
-        self.engine.ledger.check(self.accelerator.counters().weights)
+        """Compare the ledger with the allocator and the kernel. Raises `LedgerError`."""
+        self.engine.check()
 
     def watch(self, shape: Shape, link: Link) -> tuple[Measured, tuple[Observation, ...]]:
         """Run the shape once and observe its timeline."""

@@ -13,6 +13,7 @@ import torch
 
 from stowplan_agent.accelerators import Accelerator
 from stowplan_agent.weights.adoption import check_apart, survey, take_over
+from stowplan_agent.weights.audit import check_host
 from stowplan_agent.weights.calls import Calls, plain
 from stowplan_agent.weights.component import ManagedComponent
 from stowplan_agent.weights.hooks import Hooks
@@ -113,6 +114,12 @@ class WeightsEngine:
         self._calls.restart()
         for component in self._components.values():
             component.commit()
+
+    def check(self) -> None:
+        """Compare the ledger with the device's allocator and with the kernel. Raises `LedgerError`."""
+        self.ledger.check(self.accelerator.counters().weights)
+        units = (unit for component in self._components.values() for unit in component.units())
+        check_host(self.ledger, [unit.host for unit in units if unit.host is not None])
 
     @contextmanager
     def request(self) -> Iterator[None]:

@@ -122,8 +122,8 @@ def balances(ledger: Ledger) -> dict[str, int]:
 
 
 def check(engine: WeightsEngine) -> None:
-    """The ledger agrees with the card to the byte."""
-    engine.ledger.check(engine.accelerator.counters().weights)
+    """The ledger agrees with the card to the byte, and with the kernel."""
+    engine.check()
 
 
 PLACEMENTS: dict[str, Callable[[str], ComponentPlacement]] = {
