@@ -1,22 +1,30 @@
-"""An NVIDIA GPU through torch: its caching allocator, one copy stream, CUDA events.
+"""An NVIDIA GPU through torch: its caching allocator, one copy stream, CUDA events, and a staging ring.
 
-Peaks: the allocator counts weights and activations together, so each time weights are taken or given back the peak of
-the stretch that ends is folded into this class's own counters, less the weights held during it. That is host-side
-bookkeeping only; nothing here synchronises but what says so.
+Copies from pinned memory go straight to the copy stream; no host synchronisation, no allocator call. Copies from
+pageable memory and fills from files go through the staging ring, whose threads put them on the stream: while one of
+them is on its way, straight copies queue behind it, so that copies keep the order of issue. Nothing here synchronises
+but what says so.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from functools import partial
 
 import torch
 
 from stowplan_agent.accelerators.choice import AcceleratorError
+from stowplan_agent.accelerators.copy_stream import CudaCopyStream
+from stowplan_agent.accelerators.cuda_memory import CudaMemory
+from stowplan_agent.accelerators.cuda_registration import register, unregister
 from stowplan_agent.accelerators.interface import Accelerator, ByteSource, MemoryCounters, check_length
+from stowplan_agent.accelerators.staged_copy import MemorySource, StagedCopy
+from stowplan_agent.accelerators.staging import Staging
 
-_PORTABLE = 1  # cudaHostRegisterPortable: pinned for every context of the process
-_SUCCESS = 0
+CudaEvent = torch.cuda.Event | StagedCopy
+"""A point of a stream, or the end of a copy that is not wholly on its stream yet."""
 
 
 class CudaAccelerator(Accelerator):
@@ -30,85 +38,63 @@ class CudaAccelerator(Accelerator):
             raise AcceleratorError("no NVIDIA GPU is visible to torch here; choose the emulated accelerator or add one")
         self.device = torch.device("cuda", index)
         torch.cuda.set_device(self.device)
-        properties = torch.cuda.get_device_properties(self.device)
-        self.product = str(properties.name)
-        self._capacity = min(properties.total_memory, ceiling_bytes or properties.total_memory)
-        self._stream = torch.cuda.Stream(self.device)
-        self._weights = 0
-        self._held = 0  # what the allocator took for the weights: it rounds up
-        self._peak = 0
-        self._activation_peak = 0
-        self._reserved_peak = 0
         torch.cuda.synchronize(self.device)
-        torch.cuda.reset_peak_memory_stats(self.device)
-        if self._capacity < properties.total_memory:
-            # The ceiling is for the whole process, so what lies outside the allocator comes off the allocator's share.
-            share = max(0, self._capacity - self.outside_bytes()) / properties.total_memory
-            torch.cuda.set_per_process_memory_fraction(share, self.device)
+        self.product = str(torch.cuda.get_device_properties(self.device).name)
+        self._memory = CudaMemory(self.device, ceiling_bytes=ceiling_bytes)
+        self._stream = CudaCopyStream(self.device)
+        self._staging = Staging(
+            self._stream, pin=partial(register, device=self.device), unpin=partial(unregister, device=self.device)
+        )
+        # Threads inside torch while the interpreter is taken down abort the process, so they end before that.
+        self._end = weakref.finalize(self, self._staging.close)
 
     def capacity_bytes(self) -> int:
         """The card's memory, or the ceiling."""
-        return self._capacity
+        return self._memory.capacity_bytes
 
     def outside_bytes(self) -> int:
         """Used on the device but not by this process's allocator: the context, and other processes."""
-        free, total = torch.cuda.mem_get_info(self.device)
-        return max(0, total - free - torch.cuda.memory_reserved(self.device))
+        return self._memory.outside_bytes()
 
     def allocate(self, nbytes: int) -> torch.Tensor:
         """A flat buffer of torch's allocator, on the compute stream."""
-        self._fold()
-        before = torch.cuda.memory_allocated(self.device)
-        buffer = torch.empty(nbytes, dtype=torch.uint8, device=self.device)
-        self._held += torch.cuda.memory_allocated(self.device) - before
-        self._weights += nbytes
-        torch.cuda.reset_peak_memory_stats(self.device)
+        buffer = self._memory.allocate(nbytes)
         # The allocator may hand out memory that queued compute still uses; copies into it must come after that.
-        self._stream.wait_stream(torch.cuda.current_stream(self.device))
+        self._stream.stream.wait_stream(self._compute)
         return buffer
 
     def free(self, buffer: torch.Tensor) -> None:
-        """Hand the memory back to the allocator now, in stream order, once the copy stream is past it.
+        """Hand the memory back to the allocator, in stream order: once the copy stream is past it.
 
-        The tensor is empty afterwards: a reference that someone keeps would otherwise keep the memory, uncounted.
+        Copies into it that are not on the stream yet are let go; the host waits for reads for them to end.
         """
-        self._fold()
-        nbytes = buffer.nbytes
-        torch.cuda.current_stream(self.device).wait_stream(self._stream)
-        before = torch.cuda.memory_allocated(self.device)
-        buffer.untyped_storage().resize_(0)
-        self._held -= before - torch.cuda.memory_allocated(self.device)
-        self._weights -= nbytes
-        torch.cuda.reset_peak_memory_stats(self.device)
+        self._staging.cancel(buffer.untyped_storage().data_ptr())
+        self._compute.wait_stream(self._stream.stream)
+        self._memory.free(buffer)
 
     def copy(
-        self, destination: torch.Tensor, source: torch.Tensor, *, pinned: bool, after: torch.cuda.Event | None
-    ) -> torch.cuda.Event:
-        """Queue a copy on the copy stream; a pageable one blocks the host, as the driver does."""
-        with torch.cuda.stream(self._stream):
-            if after is not None:
-                self._stream.wait_event(after)
-            destination.copy_(source, non_blocking=pinned)
-            event = torch.cuda.Event(enable_timing=True)
-            event.record(self._stream)
-        return event
-
-    def fill(
-        self, destination: torch.Tensor, source: ByteSource, *, after: torch.cuda.Event | None
-    ) -> torch.cuda.Event | BaseException:
-        """Read everything, then copy it: blocks the host. An error takes the event's place until it is waited for."""
+        self, destination: torch.Tensor, source: torch.Tensor, *, pinned: bool, after: CudaEvent | None
+    ) -> CudaEvent:
+        """Queue a copy; the host goes on. Where no memory can be locked, a pageable copy is the driver's and blocks."""
         check_length(destination, source)
-        staged = torch.empty(source.nbytes, dtype=torch.uint8)
-        try:
-            source.read(0, staged)
-        except BaseException as error:
-            return error
-        return self.copy(destination, staged, pinned=False, after=after)
+        after = _on_compute(after)
+        straight = pinned or not self._staging.open()
+        if not straight:
+            return self._staging.queue(StagedCopy(destination, MemorySource(source), after=after))
+        if self._staging.busy or self._staging.closed:
+            turn = StagedCopy(destination, None, after=after, straight=source, blocking=not pinned)
+            return self._staging.queue(turn)
+        with self._stream.current():
+            if after is not None:
+                self._stream.wait(after)
+            self._stream.send(destination, source, blocking=not pinned)
+            return self._stream.record()
 
-    @property
-    def staging_bytes(self) -> int:
-        """Nothing is locked."""
-        return 0
+    def fill(self, destination: torch.Tensor, source: ByteSource, *, after: CudaEvent | None) -> CudaEvent:
+        """Queue a fill for the staging ring; the host goes on."""
+        check_length(destination, source)
+        self._staging.open()
+        return self._staging.queue(StagedCopy(destination, source, after=_on_compute(after)))
 
     def read_back(self, destination: torch.Tensor, source: torch.Tensor) -> None:
         """A blocking copy to the host."""
@@ -117,65 +103,53 @@ class CudaAccelerator(Accelerator):
     def record(self) -> torch.cuda.Event:
         """A timed event on the compute stream."""
         event = torch.cuda.Event(enable_timing=True)
-        event.record(torch.cuda.current_stream(self.device))
+        event.record(self._compute)
         return event
 
-    def wait(self, event: torch.cuda.Event | BaseException) -> None:
-        """Let the compute stream wait; the host goes on."""
-        if isinstance(event, BaseException):
-            raise event
-        torch.cuda.current_stream(self.device).wait_event(event)
+    def wait(self, event: CudaEvent) -> None:
+        """Let the compute stream wait. The host goes on once the copy is wholly on its stream."""
+        self._compute.wait_event(event.resolve() if isinstance(event, StagedCopy) else event)
 
     def synchronize(self) -> None:
-        """Wait for the whole device."""
+        """Wait for the whole device, and before that for what the staging ring has to put on it."""
+        self._staging.settle()
         torch.cuda.synchronize(self.device)
 
-    def elapsed(self, start: torch.cuda.Event, end: torch.cuda.Event) -> float:
+    def elapsed(self, start: CudaEvent, end: CudaEvent) -> float:
         """Seconds between two events; waits for the later one."""
-        end.synchronize()
-        return float(start.elapsed_time(end)) / 1000.0
+        first, last = (event.end() if isinstance(event, StagedCopy) else event for event in (start, end))
+        last.synchronize()
+        return float(first.elapsed_time(last)) / 1000.0
 
     def wait_seconds(self) -> float:
         """0: an event around each wait would have to be read back; calibration does that, serving does not."""
         return 0.0
 
+    @property
+    def staging_bytes(self) -> int:
+        """What the staging ring has locked: nothing before its first use."""
+        return self._staging.locked_bytes
+
     def pin(self, buffer: torch.Tensor) -> bool:
-        """Register the host range with the driver; its error is read so that the next call does not inherit it."""
-        runtime = torch.cuda.cudart()
-        try:
-            status = int(runtime.cudaHostRegister(buffer.data_ptr(), buffer.nbytes, _PORTABLE))
-        except RuntimeError:
-            status = -1
-        if status != _SUCCESS:
-            self._clear_error()
-            return False
-        return True
+        """Register the host range with the driver; a refusal is not inherited by the next call."""
+        return register(buffer, self.device)
 
     def unpin(self, buffer: torch.Tensor) -> None:
-        """Unregister the range, once no copy reads it."""
-        self._stream.synchronize()
-        if int(torch.cuda.cudart().cudaHostUnregister(buffer.data_ptr())) != _SUCCESS:
-            self._clear_error()
+        """Unregister the range, once no copy reads it. Copies from it that still wait for their turn become slow."""
+        with self._staging.paused():
+            self._stream.synchronize()
+            unregister(buffer, self.device)
 
     def counters(self) -> MemoryCounters:
         """Counters of torch's allocator, weights kept apart."""
-        self._fold()
-        return MemoryCounters(
-            allocated=torch.cuda.memory_allocated(self.device),
-            weights=self._weights,
-            peak=self._peak,
-            activation_peak=self._activation_peak,
-            reserved_peak=self._reserved_peak,
-        )
+        return self._memory.counters()
 
     def reset_peaks(self) -> None:
         """Start the peaks from what is held now."""
-        torch.cuda.reset_peak_memory_stats(self.device)
-        self._peak = self._activation_peak = self._reserved_peak = 0
-        self._fold()
+        self._memory.reset_peaks()
 
     def empty_cache(self) -> None:
-        """Return unused blocks to the driver."""
+        """Return unused blocks to the driver. Buffers that copies are on their way to are in use."""
         torch.cuda.empty_cache()
 
     @contextmanager
@@ -185,16 +159,14 @@ class CudaAccelerator(Accelerator):
             yield
 
     def close(self) -> None:
-        """Nothing was started that outlives the process."""
+        """Fail what the staging ring has not sent, end its threads, unlock its memory."""
+        self._end()
 
-    def _fold(self) -> None:
-        most = torch.cuda.max_memory_allocated(self.device)
-        self._peak = max(self._peak, most)
-        self._activation_peak = max(self._activation_peak, most - self._held)
-        self._reserved_peak = max(self._reserved_peak, torch.cuda.max_memory_reserved(self.device))
+    @property
+    def _compute(self) -> torch.cuda.Stream:
+        return torch.cuda.current_stream(self.device)
 
-    def _clear_error(self) -> None:
-        # torch does not bind cudaGetLastError. It calls it after each kernel launch, though, and so takes the blame of
-        # the driver call that failed; streams and synchronisation only return errors of their own.
-        with suppress(RuntimeError):
-            torch.ones(1, device=self.device)
+
+def _on_compute(after: CudaEvent | None) -> torch.cuda.Event | None:
+    """What a copy must wait for: not for a staged one, which the order of the copy stream puts before it anyway."""
+    return None if isinstance(after, StagedCopy) else after

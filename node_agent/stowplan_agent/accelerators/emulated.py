@@ -14,56 +14,26 @@ so that reading a weight too early or too late shows in the output.
 
 from __future__ import annotations
 
-import queue
-import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from stowplan_agent.accelerators.copy_thread import CopyThread, EmulatedEvent
+from stowplan_agent.accelerators.emulated_card import EmulatedCard
 from stowplan_agent.accelerators.interface import Accelerator, ByteSource, MemoryCounters, check_length
 from stowplan_agent.accelerators.observed_operations import ObservedOperations
 from stowplan_agent.accelerators.shortage import wording
 from stowplan_agent.accelerators.virtual_clock import VirtualClock
 from stowplan_api.quantity import for_people
 
+__all__ = ["POISON", "EmulatedAccelerator", "EmulatedCard", "EmulatedEvent"]
+
 POISON: Final = 0xFF
-
-
-@dataclass(frozen=True)
-class EmulatedCard:
-    """The card that is emulated: bytes, bytes a second, floating-point operations a second, seconds.
-
-    The defaults make a tiny model behave as a 14B one on a data-centre card: a pass over a denoiser of tens of MiB
-    takes about as long as streaming a half of it.
-    """
-
-    capacity_bytes: int
-    outside_bytes: int = 1 << 20
-    pinned_rate: float = 4e8
-    pageable_rate: float = 1e8
-    latency: float = 2e-5
-    contention: float = 1.05
-    flops: float = 4e10
-    memory_rate: float = 2e10
-
-
-@dataclass(frozen=True)
-class EmulatedEvent:
-    """A moment of the virtual clock; a copy's event has also really happened once ``done`` is set."""
-
-    moment: float
-    done: threading.Event | None = None
-    errors: list[BaseException] = field(default_factory=list)
-    """What the copy raised on its thread, if it failed."""
-
-
-_Job = tuple[Callable[[], object], EmulatedEvent]
 
 
 class EmulatedAccelerator(Accelerator):
@@ -84,11 +54,7 @@ class EmulatedAccelerator(Accelerator):
         self._activations = 0
         self._peak = 0
         self._activation_peak = 0
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._copy_loop, name="emulated-copy-stream", daemon=True)
-        # A thread inside torch while the interpreter is taken down aborts the process, so it ends before that.
-        self._end = weakref.finalize(self, _end, self._jobs, self._thread)
-        self._thread.start()
+        self._link = CopyThread()
 
     def capacity_bytes(self) -> int:
         """The stated capacity."""
@@ -109,12 +75,13 @@ class EmulatedAccelerator(Accelerator):
     def free(self, buffer: torch.Tensor) -> None:
         """Uncharge a buffer, and spoil it once what is queued for it is done."""
         self._weights -= buffer.nbytes
-        self._jobs.put((partial(buffer.fill_, POISON), EmulatedEvent(0.0, threading.Event())))
+        self._link.queue(partial(buffer.fill_, POISON))
 
     def copy(
         self, destination: torch.Tensor, source: torch.Tensor, *, pinned: bool, after: EmulatedEvent | None
     ) -> EmulatedEvent:
         """Queue a copy for the copy thread, and its time on the clock."""
+        check_length(destination, source)
         rate = self.card.pinned_rate if pinned else self.card.pageable_rate
         return self._queue(partial(destination.copy_, source), destination.nbytes, rate, after)
 
@@ -126,14 +93,12 @@ class EmulatedAccelerator(Accelerator):
     def _queue(
         self, work: Callable[[], object], nbytes: int, rate: float, after: EmulatedEvent | None
     ) -> EmulatedEvent:
-        if not self._thread.is_alive():
+        if not self._link.is_open:
             raise RuntimeError(f"{self.product} is closed: nothing can be copied any more")
         # Not into the past of a device that stands idle: without an event a copy starts at compute's now.
         not_before = self.clock.compute if after is None else after.moment
         end = self.clock.copy(self.card.latency + nbytes / rate, not_before)
-        event = EmulatedEvent(end, threading.Event())
-        self._jobs.put((partial(self._move, work), event))
-        return event
+        return self._link.queue(partial(self._move, work), end)
 
     def read_back(self, destination: torch.Tensor, source: torch.Tensor) -> None:
         """Copy at the pageable rate, compute standing still."""
@@ -153,11 +118,7 @@ class EmulatedAccelerator(Accelerator):
 
     def synchronize(self) -> None:
         """Wait until the copy thread has nothing left to do; a closed accelerator has nothing."""
-        if not self._thread.is_alive():
-            return
-        drained = threading.Event()
-        self._jobs.put((drained.set, EmulatedEvent(0.0, threading.Event())))
-        drained.wait()
+        self._link.drain()
 
     def elapsed(self, start: EmulatedEvent, end: EmulatedEvent) -> float:
         """Seconds of the virtual clock."""
@@ -201,7 +162,7 @@ class EmulatedAccelerator(Accelerator):
 
     def close(self) -> None:
         """Stop the copy thread after what is queued."""
-        self._end()
+        self._link.close()
 
     def _move(self, work: Callable[[], object]) -> None:
         if self._delay is not None:
@@ -228,19 +189,3 @@ class EmulatedAccelerator(Accelerator):
     def _note_peaks(self) -> None:
         self._peak = max(self._peak, self._weights + self._activations)
         self._activation_peak = max(self._activation_peak, self._activations)
-
-    def _copy_loop(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            work, event = job
-            try:
-                work()
-            except BaseException as error:
-                event.errors.append(error)
-            del job, work  # an idle link keeps no buffer alive
-            assert event.done is not None
-            event.done.set()
-
-
-def _end(jobs: queue.SimpleQueue[_Job | None], thread: threading.Thread) -> None:
-    jobs.put(None)
-    thread.join()

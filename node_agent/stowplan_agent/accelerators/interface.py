@@ -81,7 +81,12 @@ class Accelerator(ABC):
 
     @abstractmethod
     def copy(self, destination: torch.Tensor, source: torch.Tensor, *, pinned: bool, after: Event | None) -> Event:
-        """Queue one copy from the host on the copy stream, not before ``after``; returns the event of its end."""
+        """Queue one copy from the host on the copy stream, not before ``after``; returns the event of its end.
+
+        Both are flat uint8 tensors; raises ValueError where their lengths differ. Copies and fills keep the order in
+        which they were queued. The source must keep its bytes until the copy is over. The host does not block where
+        the device allows it.
+        """
 
     @abstractmethod
     def fill(self, destination: torch.Tensor, source: ByteSource, *, after: Event | None) -> Event:
@@ -150,7 +155,7 @@ class Accelerator(ABC):
         """Stop what the accelerator started."""
 
 
-def check_length(destination: torch.Tensor, source: ByteSource) -> None:
+def check_length(destination: torch.Tensor, source: ByteSource | torch.Tensor) -> None:
     """Raises ValueError where a source does not fill its destination exactly."""
     if destination.nbytes != source.nbytes:
         raise ValueError(f"a source of {source.nbytes} bytes cannot fill a buffer of {destination.nbytes}")

@@ -1,0 +1,91 @@
+"""Memory of one GPU through torch's caching allocator: weights apart from activations, and a ceiling that holds.
+
+The allocator counts weights and activations together, so each time weights are taken or given back the peak of the
+stretch that ends is folded into this class's own counters, less the weights held during it. That is host-side
+bookkeeping only; nothing here synchronises.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from stowplan_agent.accelerators.interface import MemoryCounters
+
+
+def ceiling_share(total: int, ceiling: int, outside: int) -> float:
+    """The share of a card that torch's allocator may take so that this process stays under a ceiling, all in bytes.
+
+    What lies outside the allocator comes off the ceiling, and off the card where the ceiling would lift it: 24 GiB of
+    which another process holds 2 leave 22, whatever the ceiling says.
+    """
+    return max(0, min(total, ceiling) - outside) / total
+
+
+class CudaMemory:
+    """What this process holds on the device."""
+
+    def __init__(self, device: torch.device, *, ceiling_bytes: int | None) -> None:
+        """Starts the counters, and caps torch's allocator where there is a ceiling."""
+        self._device = device
+        total = int(torch.cuda.get_device_properties(device).total_memory)
+        self.capacity_bytes = min(total, ceiling_bytes or total)
+        self._weights = 0
+        self._held = 0  # what the allocator took for the weights: it rounds up
+        self._peak = 0
+        self._activation_peak = 0
+        self._reserved_peak = 0
+        torch.cuda.reset_peak_memory_stats(device)
+        if ceiling_bytes:
+            share = ceiling_share(total, ceiling_bytes, self.outside_bytes())
+            torch.cuda.set_per_process_memory_fraction(share, device)
+
+    def outside_bytes(self) -> int:
+        """Used on the device but not by this process's allocator: the context, and other processes."""
+        free, total = torch.cuda.mem_get_info(self._device)
+        return max(0, total - free - torch.cuda.memory_reserved(self._device))
+
+    def allocate(self, nbytes: int) -> torch.Tensor:
+        """A flat buffer, on the compute stream. Raises torch.OutOfMemoryError, with nothing changed."""
+        self._fold()
+        before = torch.cuda.memory_allocated(self._device)
+        buffer = torch.empty(nbytes, dtype=torch.uint8, device=self._device)
+        self._held += torch.cuda.memory_allocated(self._device) - before
+        self._weights += nbytes
+        torch.cuda.reset_peak_memory_stats(self._device)
+        return buffer
+
+    def free(self, buffer: torch.Tensor) -> None:
+        """Hand a buffer's memory back to the allocator now, in order of the compute stream.
+
+        The tensor is empty afterwards: a reference that someone keeps would otherwise keep the memory, uncounted.
+        """
+        self._fold()
+        nbytes = buffer.nbytes
+        before = torch.cuda.memory_allocated(self._device)
+        buffer.untyped_storage().resize_(0)
+        self._held -= before - torch.cuda.memory_allocated(self._device)
+        self._weights -= nbytes
+        torch.cuda.reset_peak_memory_stats(self._device)
+
+    def counters(self) -> MemoryCounters:
+        """Counters of torch's allocator, weights kept apart."""
+        self._fold()
+        return MemoryCounters(
+            allocated=torch.cuda.memory_allocated(self._device),
+            weights=self._weights,
+            peak=self._peak,
+            activation_peak=self._activation_peak,
+            reserved_peak=self._reserved_peak,
+        )
+
+    def reset_peaks(self) -> None:
+        """Start the peaks from what is held now."""
+        torch.cuda.reset_peak_memory_stats(self._device)
+        self._peak = self._activation_peak = self._reserved_peak = 0
+        self._fold()
+
+    def _fold(self) -> None:
+        most = torch.cuda.max_memory_allocated(self._device)
+        self._peak = max(self._peak, most)
+        self._activation_peak = max(self._activation_peak, most - self._held)
+        self._reserved_peak = max(self._reserved_peak, torch.cuda.max_memory_reserved(self._device))

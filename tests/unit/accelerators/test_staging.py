@@ -1,0 +1,344 @@
+"""The staging ring over a stream of its own making: order, errors, cancelling, closing, and no wait that never ends."""
+
+from __future__ import annotations
+
+import gc
+import os
+import queue
+import random
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+
+import pytest
+import torch
+
+from accelerator_contract import Numbers, pattern
+from stowplan_agent.accelerators.staged_copy import MemorySource, StagedCopy
+from stowplan_agent.accelerators.staging import Staging
+
+PIECE = 1024
+DEADLINE = 60
+
+
+class Stream:
+    """A copy stream on a thread. ``valve`` holds it; ``refusing`` makes the numbered call to `send` fail."""
+
+    def __init__(self) -> None:
+        self.valve = threading.Event()
+        self.valve.set()
+        self.sent: list[tuple[int, int]] = []  # what was sent, as the address and the bytes of the destination
+        self.blocking: set[bool] = set()
+        self.refusing: set[int] = set()
+        self.mute = False
+        self.locked: list[int] = []
+        self._jobs: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            assert self.valve.wait(DEADLINE)
+            job()
+
+    def current(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def wait(self, event: threading.Event) -> None:
+        def arrive() -> None:
+            assert event.wait(DEADLINE)
+
+        self._jobs.put(arrive)
+
+    def send(self, destination: torch.Tensor, source: torch.Tensor, *, blocking: bool) -> None:
+        self.sent.append((destination.data_ptr(), destination.nbytes))
+        self.blocking.add(blocking)
+        if len(self.sent) in self.refusing:
+            raise RuntimeError(f"send {len(self.sent)} is refused")
+        self._jobs.put(partial(destination.copy_, source.clone() if blocking else source))
+
+    def record(self) -> threading.Event:
+        if self.mute:
+            raise RuntimeError("the device is gone")
+        event = threading.Event()
+        self._jobs.put(event.set)
+        return event
+
+    def fence(self) -> Fence:
+        return Fence()
+
+    def set_fence(self, fence: Fence) -> None:
+        fence.event = threading.Event()
+        self._jobs.put(fence.event.set)
+
+    def synchronize(self) -> None:
+        assert self.record().wait(DEADLINE)
+
+    def pin(self, memory: torch.Tensor) -> bool:
+        self.locked.append(memory.nbytes)
+        return True
+
+    def unpin(self, memory: torch.Tensor) -> None:
+        self.locked.remove(memory.nbytes)
+
+    def end(self) -> None:
+        self.valve.set()
+        self._jobs.put(None)
+        self._thread.join()
+
+
+class Fence:
+    event: threading.Event | None = None
+
+    def synchronize(self) -> None:
+        assert self.event is None or self.event.wait(DEADLINE)
+
+
+@pytest.fixture
+def stream() -> Iterator[Stream]:
+    found = Stream()
+    yield found
+    found.end()
+
+
+def ring_over(stream: Stream, *, pieces: int = 4, threads: int = 4, pinned: bool = True) -> Staging:
+    pin = stream.pin if pinned else lambda _: False
+    return Staging(stream, pin=pin, unpin=stream.unpin, piece_bytes=PIECE, ring_bytes=pieces * PIECE, threads=threads)
+
+
+@pytest.fixture
+def ring(stream: Stream) -> Iterator[Staging]:
+    found = ring_over(stream)
+    found.open()
+    yield found
+    stream.valve.set()
+    found.close()
+    assert stream.locked == []
+
+
+def device(nbytes: int) -> torch.Tensor:
+    return torch.zeros(nbytes, dtype=torch.uint8)
+
+
+def landed(copy: StagedCopy) -> None:
+    assert copy.resolve().wait(DEADLINE)
+
+
+def fill(ring: Staging, destination: torch.Tensor, source: Numbers, after: threading.Event | None = None) -> StagedCopy:
+    return ring.queue(StagedCopy(destination, source, after=after))
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+@pytest.mark.parametrize(("pieces", "threads"), [(1, 1), (1, 4), (4, 1), (4, 4), (3, 16)])
+@pytest.mark.parametrize("seed", range(3))
+def test_any_program_ends_as_if_done_in_turn(
+    stream: Stream, pieces: int, threads: int, pinned: bool, seed: int
+) -> None:
+    chance = random.Random(seed)
+    ring = ring_over(stream, pieces=pieces, threads=threads, pinned=pinned)
+    assert ring.open() is pinned and ring.locked_bytes == (pieces * PIECE if pinned else 0)
+    hosts = [pattern(5 * PIECE + 3, number) for number in range(4)]
+    buffers, expected = [device(5 * PIECE + 3) for _ in range(3)], [device(5 * PIECE + 3) for _ in range(3)]
+    for _ in range(150):
+        number, host = chance.randrange(3), chance.choice(hosts)
+        start = chance.randrange(host.nbytes + 1)
+        part = slice(start, min(host.nbytes, start + chance.choice((0, 1, PIECE, PIECE + 1, host.nbytes))))
+        expected[number][part] = host[part]
+        match chance.randrange(3):
+            case 0:
+                copy = StagedCopy(buffers[number][part], MemorySource(host[part]), after=None)
+            case 1:
+                copy = StagedCopy(buffers[number][part], Numbers(host[part]), after=None)
+            case _:
+                copy = StagedCopy(buffers[number][part], None, after=None, straight=host[part])
+        ring.queue(copy)
+        if chance.random() < 0.1:
+            landed(copy)
+    ring.settle()
+    assert not ring.busy
+    stream.synchronize()
+    assert all(torch.equal(*pair) for pair in zip(buffers, expected, strict=True))
+    ring.close()
+    assert stream.locked == []
+
+
+def test_nothing_is_taken_before_the_first_use_and_all_is_given_back(stream: Stream) -> None:
+    before = threading.active_count()
+    ring = ring_over(stream)
+    assert (ring.locked_bytes, threading.active_count()) == (0, before)
+    ring.open()
+    ring.open()
+    assert (ring.locked_bytes, stream.locked, threading.active_count()) == (4 * PIECE, [4 * PIECE], before + 4)
+    for _ in range(2):
+        ring.close()
+        assert (ring.locked_bytes, stream.locked, threading.active_count()) == (0, [], before)
+    with pytest.raises(RuntimeError, match="is closed"):
+        fill(ring, device(1), Numbers(pattern(1)))
+    ring_over(stream).close()
+
+
+def test_the_host_waits_only_where_it_asks_to(stream: Stream, ring: Staging) -> None:
+    """More bytes than pieces, and a link that stands still: queueing returns, and so does freeing."""
+    stream.valve.clear()
+    buffers = [device(9 * PIECE) for _ in range(3)]
+    copies = [fill(ring, buffer, Numbers(pattern(9 * PIECE))) for buffer in buffers]
+    assert ring.busy and not copies[0]._on_stream.is_set()
+    ring.cancel(buffers[1].untyped_storage().data_ptr())
+    stream.valve.set()
+    for copy in (copies[0], copies[2]):
+        landed(copy)
+    assert torch.equal(buffers[2], pattern(9 * PIECE))
+    assert not buffers[1].any()
+    copies[1].resolve()
+
+
+def test_copies_are_begun_in_turn_and_wait_for_their_own_event(stream: Stream, ring: Staging) -> None:
+    first, second = threading.Event(), threading.Event()
+    slow, quick = device(2 * PIECE), device(PIECE)
+    held = Numbers(pattern(2 * PIECE), go=threading.Event())
+    one = fill(ring, slow, held, after=first)
+    two = fill(ring, quick, Numbers(pattern(PIECE)), after=second)
+    first.set()
+    assert held.begun.wait(DEADLINE)
+    assert stream.sent == [] and held.go is not None  # read long ago, but the copy before it is not on the stream
+    held.go.set()
+    landed(one)
+    assert torch.equal(slow, pattern(2 * PIECE))
+    second.set()
+    landed(two)
+    assert torch.equal(quick, pattern(PIECE))
+    assert stream.sent[-1] == (quick.data_ptr(), PIECE)
+
+
+def test_a_slow_read_holds_up_only_its_own_piece(stream: Stream, ring: Staging) -> None:
+    class Uneven(Numbers):
+        def read(self, start: int, target: torch.Tensor) -> None:
+            if start == 0:
+                super().read(start, target)
+            else:
+                target.copy_(self.tensor[start : start + target.nbytes])
+                if start == 9 * PIECE:
+                    assert self.go is not None
+                    self.go.set()  # the last piece is read although the first one is not
+
+    buffer = device(10 * PIECE)
+    landed(fill(ring, buffer, Uneven(pattern(10 * PIECE), go=threading.Event())))
+    assert torch.equal(buffer, pattern(10 * PIECE))
+
+
+def test_a_failed_read_is_its_own_copys_and_keeps_no_piece(stream: Stream, ring: Staging) -> None:
+    for _ in range(10):
+        good, bad = device(6 * PIECE), device(6 * PIECE)
+        failing = fill(ring, bad, Numbers(pattern(6 * PIECE), failing=3 * PIECE))
+        following = fill(ring, good, Numbers(pattern(6 * PIECE)))
+        for _ in range(2):
+            with pytest.raises(OSError, match="the file ended early"):
+                failing.resolve()
+        assert failing.end().wait(DEADLINE)
+        landed(following)
+        assert torch.equal(good, pattern(6 * PIECE))
+    ring.settle()
+
+
+def test_a_refused_send_is_its_own_copys_too(stream: Stream, ring: Staging) -> None:
+    stream.refusing = {2, 8}
+    staged = fill(ring, device(4 * PIECE), Numbers(pattern(4 * PIECE)))
+    with pytest.raises(RuntimeError, match="is refused"):
+        staged.resolve()
+    stream.refusing = {len(stream.sent) + 1}
+    straight = ring.queue(StagedCopy(device(8), None, after=None, straight=pattern(8)))
+    with pytest.raises(RuntimeError, match="is refused"):
+        straight.resolve()
+    buffer = device(9 * PIECE)
+    landed(fill(ring, buffer, Numbers(pattern(9 * PIECE))))
+    assert torch.equal(buffer, pattern(9 * PIECE))
+
+
+def test_a_device_that_is_gone_is_an_error_and_no_endless_wait(stream: Stream, ring: Staging) -> None:
+    stream.mute = True
+    copy = fill(ring, device(PIECE), Numbers(pattern(PIECE)))
+    for ask in (copy.resolve, copy.end, copy.resolve):
+        with pytest.raises(RuntimeError, match="the device is gone"):
+            ask()
+    stream.mute = False
+
+
+def test_cancelling_waits_for_reads_and_lets_the_rest_go(stream: Stream, ring: Staging) -> None:
+    source = Numbers(pattern(40 * PIECE), go=threading.Event())
+    buffer, other = device(40 * PIECE), device(PIECE)
+    copy = fill(ring, buffer, source)
+    behind = fill(ring, other, Numbers(pattern(PIECE)))
+    assert source.begun.wait(DEADLINE) and source.go is not None
+    freeing = threading.Thread(target=ring.cancel, args=(buffer.untyped_storage().data_ptr(),))
+    freeing.start()
+    while not copy.cancelled:
+        assert freeing.is_alive()
+    assert freeing.is_alive()
+    source.go.set()
+    freeing.join(DEADLINE)
+    assert not freeing.is_alive() and copy.reading == 0
+    asked = len(source.asked)
+    landed(behind)
+    assert len(source.asked) == asked <= 4 and not buffer.any()
+    assert torch.equal(other, pattern(PIECE))
+
+
+def test_closing_fails_what_has_not_been_sent(stream: Stream) -> None:
+    ring = ring_over(stream)
+    ring.open()
+    source = Numbers(pattern(40 * PIECE), go=threading.Event())
+    copies = [fill(ring, device(40 * PIECE), source), fill(ring, device(1), Numbers(pattern(1)))]
+    assert source.begun.wait(DEADLINE) and source.go is not None
+    closing = threading.Thread(target=ring.close)
+    closing.start()
+    while not ring.closed:
+        assert closing.is_alive()
+    source.go.set()
+    closing.join(DEADLINE)
+    assert not closing.is_alive()
+    for copy in copies:
+        with pytest.raises(RuntimeError, match="closed before all bytes were copied"):
+            copy.resolve()
+    assert stream.locked == []
+
+
+def test_an_idle_ring_keeps_neither_buffers_nor_sources_nor_errors_alive(stream: Stream, ring: Staging) -> None:
+    class Failing(Numbers):
+        __hash__ = object.__hash__
+
+    source, buffer = Failing(pattern(3 * PIECE), failing=0), device(3 * PIECE)
+    copy = fill(ring, buffer, source)
+    with pytest.raises(OSError):
+        copy.resolve()
+    gone = [weakref.ref(source), weakref.ref(buffer)]
+    del source, buffer, copy
+    # The threads are done with it once they have had a piece of something else each.
+    landed(fill(ring, device(40 * PIECE), Numbers(pattern(40 * PIECE))))
+    gc.collect()
+    assert [reference() for reference in gone] == [None, None]
+
+
+def test_threads_do_not_keep_the_process_alive() -> None:
+    program = """
+import threading
+from unit.accelerators.test_staging import Numbers, Stream, device, fill, landed, pattern, ring_over
+stream = Stream()
+ring = ring_over(stream)
+ring.open()
+landed(fill(ring, device(5000), Numbers(pattern(5000))))
+fill(ring, device(5000), Numbers(pattern(5000), go=threading.Event()))
+print("done")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        check=False,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "done"), done.stderr
