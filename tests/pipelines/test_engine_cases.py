@@ -1,4 +1,4 @@
-"""Cases that broke other engines (shared cases W, H and T), on a pipeline with two encoders and two kinds of blocks."""
+"""Cases that broke other engines (shared cases W, H and T): direct calls, odd questions, a walk over all tensors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from diffusers import ModelMixin
 from transformers import PreTrainedModel
 
-from pipelines.tiny_requests import PLACEMENTS, Tiny, ask, balances, load, managed, modules, place_all, run
+from pipelines.tiny_requests import FOUR, PLACEMENTS, Tiny, ask, balances, load, managed, modules, place_all, run
 from stowplan_agent.weights import AdoptionError
 from stowplan_agent.weights.host import HostBuffer
 
@@ -21,32 +21,40 @@ SOME = ["resident", "offload", "streamed, three slots, nothing held"]
 IDS = torch.tensor([[5, 9, 11, 1]])
 
 
-@pytest.fixture(scope="module", params=["tiny-flux"])
+@pytest.fixture(scope="module", params=FOUR)
 def tiny(request: pytest.FixtureRequest, write_tiny: Callable[[str], Path]) -> Tiny:
     return load(write_tiny(request.param))
 
 
 def latents(pipe: Any) -> torch.Tensor:
     config = pipe.vae.config
-    shape = (1, config.z_dim, 2, 4, 4) if "Wan" in type(pipe).__name__ else (1, config.latent_channels, 4, 4)
+    causal = getattr(config, "z_dim", None)  # of VAEs for videos, which have one more dimension
+    shape = (1, config.latent_channels, 4, 4) if causal is None else (1, causal, 2, 4, 4)
     return torch.randn(shape, generator=torch.Generator().manual_seed(1))
 
 
 def encode_and_decode(pipe: Any) -> list[torch.Tensor]:
     with torch.no_grad():
-        encoded = pipe.text_encoder(IDS)
-        return [encoded.last_hidden_state.clone(), pipe.vae.decode(latents(pipe)).sample.clone()]
+        found = [
+            pipe.text_encoder(IDS, output_hidden_states=True).hidden_states[-1],
+            pipe.vae.decode(latents(pipe)).sample,
+        ]
+        if pipe.text_encoder.can_generate():
+            found.append(pipe.text_encoder.generate(IDS, max_new_tokens=3, do_sample=False))
+        return [tensor.clone() for tensor in found]
 
 
 def test_w7_components_called_by_hand_before_and_after_a_request(tiny: Tiny) -> None:
+    """RUNTIME 4: ``forward``, ``decode`` and ``generate``, in every placement."""
     expected = encode_and_decode(tiny.pipe)
     with managed(tiny.pipe) as (engine, _):
-        for name in SOME:
+        for name in PLACEMENTS:
             place_all(engine, PLACEMENTS[name])
             at_rest = balances(engine)
-            assert all(map(torch.equal, encode_and_decode(tiny.pipe), expected))
-            assert torch.equal(ask(tiny.pipe, engine), tiny.reference)
-            assert all(map(torch.equal, encode_and_decode(tiny.pipe), expected))
+            assert all(map(torch.equal, encode_and_decode(tiny.pipe), expected)), name
+            if name in SOME:
+                assert torch.equal(ask(tiny.pipe, engine), tiny.reference)
+                assert all(map(torch.equal, encode_and_decode(tiny.pipe), expected)), name
             with engine.request():
                 assert balances(engine) == at_rest
 
@@ -94,6 +102,7 @@ class Walker:
 
 
 def test_w9_no_tensor_is_ever_empty_or_on_the_meta_device(tiny: Tiny) -> None:
+    """RUNTIME 4."""
     with managed(tiny.pipe) as (engine, _):
         walker = Walker(tiny.pipe)
         for name in SOME[1:]:
@@ -136,6 +145,7 @@ def test_w10_buffers_keep_their_values_and_identity_through_every_placement(tiny
 
 
 def test_w16_everything_layerwise_and_the_same_request_twice(tiny: Tiny) -> None:
+    """Loose weights are visitors too here: nothing at all is held between two intervals."""
     with managed(tiny.pipe) as (engine, _):
         place_all(engine, PLACEMENTS["streamed, three slots, nothing held"])
         for _ in range(2):
@@ -156,17 +166,6 @@ def test_state_dict_is_whole_in_every_placement(tiny: Tiny) -> None:
 def live_host_buffers() -> int:
     gc.collect()
     return sum(1 for each in gc.get_objects() if type(each) is HostBuffer)
-
-
-def test_h7_host_and_device_memory_are_flat_over_requests(tiny: Tiny) -> None:
-    with managed(tiny.pipe) as (engine, card):
-        place_all(engine, PLACEMENTS["half, forward, strided"])
-        ask(tiny.pipe, engine)
-        held, objects, allocated = balances(engine), live_host_buffers(), card.counters().allocated
-        for _ in range(3):
-            ask(tiny.pipe, engine)
-        assert (balances(engine), live_host_buffers()) == (held, objects)
-        assert card.counters().allocated <= allocated
 
 
 def test_host_memory_goes_back_to_the_kernel_at_commit_and_comes_again_when_demoted(tiny: Tiny) -> None:
