@@ -19,14 +19,13 @@ from stowplan_agent.accelerators import Accelerator
 from stowplan_agent.inventory.layers import find_groups
 from stowplan_agent.inventory.tensors import TensorInfo
 from stowplan_agent.weights.component import ManagedComponent
+from stowplan_agent.weights.keyed_units import UnitKey
 from stowplan_agent.weights.layout import Block, Place, blocks
 from stowplan_agent.weights.ledger import Ledger
 from stowplan_agent.weights.source import ConvertedFrom, has_its_bytes
 from stowplan_agent.weights.unit import Unit
 
-LayerKey = tuple[str, int]
-"""A group's name and a layer's index."""
-Users = dict[torch.nn.Module, set[LayerKey | None]]
+Users = dict[torch.nn.Module, set[UnitKey]]
 """For each inner module the layers that it is reached through, and None where it is reached around them."""
 
 
@@ -45,28 +44,38 @@ class Survey:
     loose: tuple[Block, ...]
     groups: Mapping[str, tuple[tuple[Block, ...], ...]]
 
+    def blocks(self, key: UnitKey) -> tuple[Block, ...]:
+        """What belongs to one unit."""
+        return self.loose if key is None else self.groups[key[0]][key[1]]
 
-def survey(name: str, module: torch.nn.Module) -> Survey:
-    """Sort a component's tensors into units. Raises `AdoptionError` for what cannot be packed or moved by us."""
+
+def survey(name: str, module: torch.nn.Module, lengths: Mapping[str, int] | None = None) -> Survey:
+    """Sort a component's tensors into units.
+
+    ``lengths`` (group to number of layers) are the groups, if they were found before; layers that were alike then may
+    differ now. Raises `AdoptionError` for what cannot be packed or moved by us.
+    """
     _check_hooks(name, module)
     places = dict(_places(name, module))
-    groups = find_groups({key: _info(place.tensor) for key, place in places.items() if not place.is_buffer})
+    if lengths is None:
+        tensors = {key: _info(place.tensor) for key, place in places.items() if not place.is_buffer}
+        lengths = {group.name: len(group.layers) for group in find_groups(tensors)}
     layers = {
-        (group.name, index): module.get_submodule(f"{group.name}.{index}")
-        for group in groups
-        for index in range(len(group.layers))
+        (group, index): module.get_submodule(f"{group}.{index}")
+        for group, length in lengths.items()
+        for index in range(length)
     }
     users = _users(module, layers)
     loose: list[Block] = []
-    units: dict[LayerKey, list[Block]] = {key: [] for key in layers}
+    units: dict[UnitKey, list[Block]] = {key: [] for key in layers}
     for block in blocks(places.values()):
-        keys: set[LayerKey | None] = set()
+        keys: set[UnitKey] = set()
         for place in block.places:
             keys.update({None} if place.is_buffer else users[place.module])
         owner = keys.pop() if len(keys) == 1 else None
         (loose if owner is None else units[owner]).append(block)
     by_group = {
-        group.name: tuple(tuple(units[group.name, index]) for index in range(len(group.layers))) for group in groups
+        group: tuple(tuple(units[group, index]) for index in range(length)) for group, length in lengths.items()
     }
     return Survey(name, module, places, tuple(loose), by_group)
 
@@ -96,7 +105,7 @@ def check_apart(surveys: Mapping[str, Survey]) -> None:
                 )
 
 
-def _users(module: torch.nn.Module, layers: Mapping[LayerKey, torch.nn.Module]) -> Users:
+def _users(module: torch.nn.Module, layers: Mapping[tuple[str, int], torch.nn.Module]) -> Users:
     users: Users = {}
     for key, layer in layers.items():
         for inner in layer.modules():

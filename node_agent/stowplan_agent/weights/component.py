@@ -7,15 +7,15 @@ component's own intervals and bring in what only visits.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 
 import torch
 
 from stowplan_agent.accelerators import Accelerator
 from stowplan_agent.weights.entry import Roles, check_entry, roles_of
-from stowplan_agent.weights.filling import fill_all
-from stowplan_agent.weights.host import take_arena
+from stowplan_agent.weights.host_copies import make_host_copies
+from stowplan_agent.weights.keyed_units import KeyedUnits
 from stowplan_agent.weights.ledger import Ledger
 from stowplan_agent.weights.ring import Ring
 from stowplan_agent.weights.unit import Unit
@@ -23,7 +23,7 @@ from stowplan_api.placement import ComponentPlacement
 from stowplan_api.record import Component, Group
 
 
-class ManagedComponent:
+class ManagedComponent(KeyedUnits):
     """A component's weights, and where they are."""
 
     def __init__(
@@ -31,15 +31,14 @@ class ManagedComponent:
         name: str,
         module: torch.nn.Module,
         loose: Unit,
-        groups: Mapping[str, tuple[Unit, ...]],
+        groups: Mapping[str, Sequence[Unit]],
         accelerator: Accelerator,
         ledger: Ledger,
     ) -> None:
         """Everything is where the library left it, until `place` is called for the first time."""
+        super().__init__(loose, groups)
         self.name = name
         self.module = module
-        self.loose = loose
-        self.groups = groups
         self.entry: ComponentPlacement | None = None
         self.in_use = False
         self._accelerator = accelerator
@@ -47,12 +46,6 @@ class ManagedComponent:
         self._roles = Roles((), (), (), frozenset())
         self._ring: Ring | None = None
         self._visitors: list[Unit] = []
-
-    def units(self) -> Iterable[Unit]:
-        """All units, loose weights first."""
-        yield self.loose
-        for units in self.groups.values():
-            yield from units
 
     def describe(self) -> Component:
         """As a record describes it: packed bytes, each storage once."""
@@ -67,8 +60,7 @@ class ManagedComponent:
         After an error the component is where it was, byte for byte, and the error is raised: `EntryError` for an entry
         that it cannot have, torch.OutOfMemoryError, what the driver or the reading of a file raises.
         """
-        layers = {group: len(units) for group, units in self.groups.items()}
-        check_entry(entry, layers, sum(unit.nbytes for unit in self.units()), rank)
+        check_entry(entry, self.lengths(), self.total_bytes(), rank)
         self.end()
         without_host_copy = [unit for unit in self.units() if unit.host is None]
         try:
@@ -86,6 +78,12 @@ class ManagedComponent:
             for unit in self.units():
                 unit.settle()
         self.entry = entry
+
+    def resume(self, entry: ComponentPlacement, rank: int) -> None:
+        """After `replace`: go where the entry puts the units that there are now. Raises what the driver raises."""
+        self._roles = self._go(entry, rank)
+        self.entry = entry
+        self.commit()
 
     def commit(self) -> None:
         """Give back the host copies of weights that stay on the device for good."""
@@ -160,7 +158,7 @@ class ManagedComponent:
         permanent = set(roles.permanent)
         leaving = [unit for unit in self.units() if unit not in permanent]
         # Release before acquiring: the peak of a move is the larger of its two ends.
-        self._make_host_copies(leaving, roles.pinned)
+        make_host_copies(self.name, leaving, roles.pinned, self._accelerator, self._ledger)
         for unit in leaving:
             unit.release()
         for wanted in (False, True):  # unlock before locking, for the same reason
@@ -172,29 +170,6 @@ class ManagedComponent:
         for unit in roles.permanent:
             unit.arrive()
         return roles
-
-    def _make_host_copies(self, units: Iterable[Unit], pinned: Container[Unit]) -> None:
-        """All or none. What comes from a source is filled in parallel, and pinned beside the filling of the rest."""
-        lacking = [unit for unit in units if unit.nbytes and unit.host is None]
-        copies = take_arena(self.name, [unit.nbytes for unit in lacking], self._accelerator, self._ledger)
-        kept = dict(zip(lacking, copies, strict=True))
-        loading = [unit for unit in lacking if unit.source is not None]
-
-        def filled(index: int) -> None:
-            if loading[index] in pinned:
-                kept[loading[index]].set_pinned(True)
-
-        try:
-            fill_all([(unit.source, kept[unit].tensor) for unit in loading if unit.source is not None], filled)
-            for unit in lacking:
-                if unit.source is None:
-                    unit.read_back(kept[unit])
-        except BaseException:
-            for copy in copies:
-                copy.drop()
-            raise
-        for unit, copy in kept.items():
-            unit.keep(copy)
 
     def _dismiss(self, unit: Unit) -> None:
         unit.release()

@@ -44,6 +44,7 @@ class Hooks:
         self._listener = listener
         self._device = device
         self._handles: list[Any] = []
+        self._layers: dict[tuple[str, int], tuple[torch.nn.Module, tuple[Any, Any]]] = {}
         self._wrapped: dict[str, Any] = {}
         self._handles.append(module.register_forward_pre_hook(self._forward_begins, prepend=True, with_kwargs=True))
         self._handles.append(module.register_forward_hook(self._forward_ends, always_call=True))
@@ -53,7 +54,13 @@ class Hooks:
                 self._wrap(method, found)
 
     def add_layer(self, group: str, index: int, layer: torch.nn.Module) -> None:
-        """Hear of one layer."""
+        """Hear of one layer; of another module in its place, from now on, if it was added before."""
+        hooked = self._layers.get((group, index))
+        if hooked is not None:
+            if hooked[0] is layer:
+                return
+            for handle in hooked[1]:
+                handle.remove()
         listener, component = self._listener, self._component
 
         def begins(_module: torch.nn.Module, _args: Any) -> None:
@@ -62,19 +69,19 @@ class Hooks:
         def ends(_module: torch.nn.Module, _args: Any, _output: Any) -> None:
             listener.leave_layer(component, group, index)
 
-        self._handles.append(layer.register_forward_pre_hook(begins, prepend=True))
-        self._handles.append(layer.register_forward_hook(ends, always_call=True))
+        first = layer.register_forward_pre_hook(begins, prepend=True)
+        self._layers[group, index] = layer, (first, layer.register_forward_hook(ends, always_call=True))
 
     def remove(self) -> None:
         """Take everything off: the module is as it was."""
-        for handle in self._handles:
+        for handle in [*self._handles, *(handle for _, handles in self._layers.values() for handle in handles)]:
             handle.remove()
         for method, before in self._wrapped.items():
             if before is None:
                 del self._module.__dict__[method]
             else:
                 self._module.__dict__[method] = before
-        self._handles, self._wrapped = [], {}
+        self._handles, self._layers, self._wrapped = [], {}, {}
 
     def _forward_begins(self, _module: torch.nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
         self._listener.enter(self._component, "forward")

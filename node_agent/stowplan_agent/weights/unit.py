@@ -82,9 +82,7 @@ class Unit:
                     if self._versions[view] is None or self._versions[view] != _version(view.place.tensor):
                         self._accelerator.read_back(view.of(self.host.tensor), view.of(self.device))
             self.unbind()
-        buffer, self.device, self._on_its_way = self.device, None, None
-        self._accelerator.free(buffer)
-        self._ledger.give_back(self._owner, Tier.DEVICE, self.nbytes)
+        self._free()
 
     def keep_host_copy(self) -> None:
         """Make sure that there is a host copy, from the device's bytes where there is none."""
@@ -124,15 +122,20 @@ class Unit:
 
     def settle(self) -> None:
         """The unit is where it was to be loaded: let go of the files and the memory that it came from."""
-        self.source, self._loaded_views = None, []
+        self.source, self._loaded_views = None, [] if self.nbytes else self._loaded_views
 
     def unsettle(self) -> None:
         """Go back to what the loading library made, as if nothing had been loaded: only before `settle`."""
         self.release()
+        self.abandon()
+        self.unbind()
+
+    def abandon(self) -> None:
+        """Give back all memory, whatever its bytes: the tensors are views of something else, or will be at once."""
+        self._free()
         if self.host is not None:
             self.host.drop()
             self.host, self._host_views = None, []
-        self.unbind()
 
     def copy_to(self, buffer: torch.Tensor, after: Event | None) -> Event:
         """Queue a copy of the unit into a device buffer that holds it, not before ``after``."""
@@ -149,6 +152,13 @@ class Unit:
         """The tensors as views of a buffer that holds the unit, for `bind`."""
         return [view.of(buffer) for view in self._layout.views]
 
+    def bound(self) -> list[tuple[View, torch.Tensor]]:
+        """Each tensor's place, and what the unit has last made it a view of; the model may have changed that since."""
+        views = self._host_views if self.host is not None else self._loaded_views
+        if self.device is not None and self._on_its_way is None:
+            views = self.views(self.device)
+        return list(zip(self._layout.views, views, strict=True))
+
     def bind(self, views: Sequence[torch.Tensor]) -> None:
         """Make the tensors these views of one buffer."""
         for view, tensor in zip(self._layout.views, views, strict=True):
@@ -158,6 +168,12 @@ class Unit:
     def unbind(self) -> None:
         """Make the tensors views of what there is off the device again."""
         self.bind(self._host_views if self.host is not None else self._loaded_views)
+
+    def _free(self) -> None:
+        buffer, self.device, self._on_its_way = self.device, None, None
+        if buffer is not None:
+            self._accelerator.free(buffer)
+            self._ledger.give_back(self._owner, Tier.DEVICE, self.nbytes)
 
     def _note_versions(self) -> None:
         for view in self._buffers:
