@@ -1,7 +1,9 @@
 """The hosted pipeline: an ordinary diffusers pipeline, loaded and called without asking it to declare anything."""
 
 from stowplan_agent.pipeline.completeness import LoadError
+from stowplan_agent.pipeline.deferred import Deferred
 from stowplan_agent.pipeline.hosted import HostedPipeline
+from stowplan_agent.pipeline.lazy_loading import deferred_conversions
 from stowplan_agent.pipeline.request import PROMPT, PipelineRequest
 
-__all__ = ["PROMPT", "HostedPipeline", "LoadError", "PipelineRequest"]
+__all__ = ["PROMPT", "Deferred", "HostedPipeline", "LoadError", "PipelineRequest", "deferred_conversions"]

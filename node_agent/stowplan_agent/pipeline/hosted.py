@@ -1,6 +1,8 @@
 """Loading a diffusers pipeline and running requests on it.
 
-The checkpoint is read by diffusers itself, on the CPU, in plain tensors; the weights engine then takes them over.
+The checkpoint is opened by diffusers itself, on the CPU, in plain tensors, and hardly a byte of it is read: tensors are
+views of the mapped files, or will be converted from them (`deferred`). The weights engine then takes them over, reading
+each to where it belongs. What the host holds of them until then is said in `lazy_loading`; it does not grow with them.
 The device on which inputs are made is stated by the agent: the pipeline's own answer (``pipe.device``) is that of some
 parameter, and parameters of a streamed layer are at times on the host
 (https://github.com/vladmandic/sdnext/issues/5018).
@@ -21,7 +23,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from stowplan_agent.pipeline.adapters import Rewriting, rewrite_within
 from stowplan_agent.pipeline.completeness import LoadError, missing_weights
+from stowplan_agent.pipeline.deferred import Deferred
+from stowplan_agent.pipeline.lazy_loading import deferred_conversions
 from stowplan_agent.pipeline.request import PipelineRequest, Stopped
 
 Frames = npt.NDArray[np.float32]
@@ -31,8 +36,10 @@ Frames = npt.NDArray[np.float32]
 class HostedPipeline:
     """A pipeline, its networks, and one way to call it."""
 
-    def __init__(self, pipeline: Any, device: torch.device) -> None:
+    def __init__(self, pipeline: Any, device: torch.device, deferred: Deferred) -> None:
         """Hosts a loaded pipeline; ``device`` is where its inputs are made."""
+        self.deferred = deferred
+        """Conversions of weights that were promised while loading. Whoever takes a tensor over must ask here first."""
         self._pipeline = pipeline
         _state_device(pipeline, device)
         with contextlib.suppress(AttributeError):
@@ -46,6 +53,7 @@ class HostedPipeline:
         try:
             with (
                 missing_weights() as missing,
+                deferred_conversions() as deferred,
                 warnings.catch_warnings(),
                 contextlib.redirect_stderr(io.StringIO()),
             ):
@@ -62,14 +70,20 @@ class HostedPipeline:
                 f"{path}: {len(names)} weights of the {name} are not in the checkpoint, {names[0]} among them, and "
                 "transformers would make them up; download the checkpoint again"
             )
-        return cls(pipeline, device)
+        deferred.settle_all()
+        return cls(pipeline, device, deferred)
 
     def modules(self) -> dict[str, torch.nn.Module]:
         """Its networks by name, found by type."""
         return {name: value for name, value in self._pipeline.components.items() if isinstance(value, torch.nn.Module)}
 
+    def rewrite_within(self, rewriting: Rewriting) -> None:
+        """Let adapters be loaded, fused and taken away within ``rewriting()``, by whomever: the weights have an owner."""
+        rewrite_within(self._pipeline, rewriting)
+
     def run(self, request: PipelineRequest, *, stop: Callable[[], bool] | None = None) -> Frames:
         """Run one request. Raises torch.OutOfMemoryError, holding none of the request's memory, and `Stopped`."""
+        self.deferred.settle_all()  # whatever nobody has taken over
         try:
             with torch.no_grad():
                 output = self._pipeline(**request.arguments(type(self._pipeline).__call__, stop=stop))
