@@ -218,12 +218,15 @@ class AcceleratorContract:
         accelerator.free(buffer)
 
     def test_buffers_made_in_inference_mode_are_filled_like_any_other(self, accelerator: Accelerator) -> None:
-        host = pattern(4096)
+        hosts = [pattern(4096, seed) for seed in range(2)]
         with torch.inference_mode():
-            buffer = accelerator.allocate(host.nbytes)
-            for way in ("pageable", "fill"):
-                accelerator.wait(take(accelerator, way, buffer, host, None))
-                assert torch.equal(back(accelerator, buffer), host)
+            buffer = accelerator.allocate(4096)
+        for mode in (True, False, True):
+            with torch.inference_mode(mode):
+                for way in WAYS:
+                    for host in hosts:
+                        accelerator.wait(take(accelerator, way, buffer, host, None))
+                        assert torch.equal(back(accelerator, buffer), host)
         accelerator.free(buffer)
 
     # Failures

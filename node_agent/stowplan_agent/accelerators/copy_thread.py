@@ -65,7 +65,7 @@ def _nothing() -> None:
 
 
 def _work(jobs: _Jobs) -> None:
-    # Inference mode, so that buffers which were made in it can be written.
+    # Inference mode, so that host tensors which were made in it can be written.
     with torch.inference_mode():
         while (job := jobs.get()) is not None:
             work, event = job

@@ -48,7 +48,8 @@ class CudaMemory:
         """A flat buffer, on the compute stream. Raises torch.OutOfMemoryError, with nothing changed."""
         self._fold()
         before = torch.cuda.memory_allocated(self._device)
-        buffer = torch.empty(nbytes, dtype=torch.uint8, device=self._device)
+        with torch.inference_mode(False):  # or nobody outside that mode could write into it
+            buffer = torch.empty(nbytes, dtype=torch.uint8, device=self._device)
         self._held += torch.cuda.memory_allocated(self._device) - before
         self._weights += nbytes
         torch.cuda.reset_peak_memory_stats(self._device)

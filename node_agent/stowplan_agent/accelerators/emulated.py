@@ -69,7 +69,8 @@ class EmulatedAccelerator(Accelerator):
         self._charge(nbytes)
         self._weights += nbytes
         self._note_peaks()
-        with _disable_current_modes():  # a weight buffer is no activation
+        # A weight buffer is no activation; and one made in inference mode could not be written outside it.
+        with _disable_current_modes(), torch.inference_mode(False):
             return torch.full((nbytes,), POISON, dtype=torch.uint8)
 
     def free(self, buffer: torch.Tensor) -> None:

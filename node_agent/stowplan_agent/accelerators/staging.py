@@ -134,7 +134,7 @@ class Staging:
             self._order.memory.release(self._unpin)
 
     def _serve(self) -> None:
-        # Inference mode, so that buffers which were made in it can be written.
+        # Inference mode, for the ring's memory may have been taken in it.
         with torch.inference_mode(), self._stream.current():
             while (taken := self._take()) is not None:
                 self._stage(*taken)
