@@ -1,8 +1,8 @@
 """Loading, fusing and taking away adapters (LoRA) of a pipeline whose weights somebody else owns.
 
 diffusers changes modules and weights behind such calls, wherever the weights happen to be. So each of them is wrapped,
-on the pipeline's instance, into a context of the owner's, whoever calls it. An exception leaves the pipeline's own notes
-about adapters as they were; modules and weights are up to the context.
+on the pipeline's instance, into a context of the owner's, whoever calls it. An exception leaves the pipeline's own
+notes about adapters as they were; modules and weights are up to the context.
 """
 
 from __future__ import annotations

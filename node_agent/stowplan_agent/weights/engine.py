@@ -16,9 +16,11 @@ from stowplan_agent.weights.adoption import check_apart, survey, take_over
 from stowplan_agent.weights.audit import check_host
 from stowplan_agent.weights.calls import Calls, plain
 from stowplan_agent.weights.component import ManagedComponent
+from stowplan_agent.weights.headroom import RewriteError
 from stowplan_agent.weights.hooks import Hooks
 from stowplan_agent.weights.ledger import Ledger
 from stowplan_agent.weights.observer import Observer
+from stowplan_agent.weights.rewrite import rewrite
 from stowplan_agent.weights.source import ConvertedFrom, has_its_bytes
 from stowplan_agent.weights.timeline import Timeline
 from stowplan_api.placement import ComponentPlacement, Placement
@@ -46,6 +48,7 @@ class WeightsEngine:
         self._components: dict[str, ManagedComponent] = {}
         self._calls = Calls(self._components)
         self._hooks: list[Hooks] = []
+        self._rewriting = False
 
     @property
     def observer(self) -> Observer | None:
@@ -115,6 +118,40 @@ class WeightsEngine:
         for component in self._components.values():
             component.commit()
 
+    @contextmanager
+    def rewriting(self, host_headroom: int | None = None) -> Iterator[None]:
+        """Whatever changes modules or weights is done within: adapters loaded, fused, unfused, taken away.
+
+        Placement, pins and hooks are as before, layers larger or smaller. So `describe` has new sizes: a record or a
+        plan made before speaks of another model, and whoever serves must prove the placement anew, against a new
+        reference output. Weights are changed where they are used, by ``merge`` and ``unmerge`` of tuner layers that
+        were there at the beginning: load and fuse in two rewrites.
+
+        ``host_headroom``: host memory in bytes that may be taken. While it lasts, changed layers have their old bytes
+        beside the new ones. Raises `RewriteError` for what goes beyond it and for a rewrite within another,
+        `AdoptionError` for modules that cannot be managed, torch.OutOfMemoryError, what the driver raises and what the
+        caller does. After each of them modules and weights are bit for bit as before. Only what is written into weights
+        in place, around the tuners, is not undone.
+        """
+        if self._rewriting:
+            raise RewriteError("a rewrite of the weights is under way; end it before the next begins")
+        self.commit()
+        self._rewriting = True
+        try:
+            with (
+                torch.inference_mode(False),
+                torch.no_grad(),
+                rewrite(self._components, self.accelerator, self.ledger, self._rank, host_headroom),
+            ):
+                try:
+                    yield
+                finally:
+                    self._calls.restart()
+            for hooks, component in zip(self._hooks, self._components.values(), strict=True):
+                self._hook_layers(hooks, component)
+        finally:
+            self._rewriting = False
+
     def check(self) -> None:
         """Compare the ledger with the device's allocator and with the kernel. Raises `LedgerError`."""
         self.ledger.check(self.accelerator.counters().weights)
@@ -144,6 +181,9 @@ class WeightsEngine:
     def _hook(self, component: ManagedComponent) -> None:
         hooks = Hooks(component.name, component.module, self._calls, self.accelerator.device)
         self._hooks.append(hooks)
+        self._hook_layers(hooks, component)
+
+    def _hook_layers(self, hooks: Hooks, component: ManagedComponent) -> None:
         for group, units in component.groups.items():
             for index in range(len(units)):
                 hooks.add_layer(group, index, component.module.get_submodule(f"{group}.{index}"))
