@@ -17,6 +17,7 @@ from pipelines.tiny_requests import (
     Tiny,
     ask,
     balances,
+    calls_of,
     layerwise,
     load,
     managed,
@@ -24,44 +25,16 @@ from pipelines.tiny_requests import (
     place_all,
     resident,
     run,
+    stretches_of,
 )
 from stowplan_agent.accelerators.emulated import EmulatedAccelerator, EmulatedCard
 from stowplan_agent.weights import Timeline
 from stowplan_agent.weights.ledger import Tier
-from stowplan_agent.weights.timeline import Stretch
 
 
 @pytest.fixture(scope="module", params=NAMES)
 def tiny(request: pytest.FixtureRequest, write_tiny: Callable[[str], Path]) -> Tiny:
     return load(write_tiny(request.param))
-
-
-def calls_of(pipe: Any) -> list[str]:
-    """Components in the order in which a request calls them."""
-    heard: list[str] = []
-    handles = [
-        part.register_forward_pre_hook(lambda *_, name=name: heard.append(name)) for name, part in modules(pipe).items()
-    ]
-    decode = pipe.vae.decode
-    pipe.vae.decode = lambda *args, **kwargs: (heard.append("vae"), decode(*args, **kwargs))[1]
-    try:
-        run(pipe)
-    finally:
-        del pipe.vae.decode
-        for handle in handles:
-            handle.remove()
-    return heard
-
-
-def stretches_of(calls: list[str]) -> list[Stretch]:
-    found: list[Stretch] = []
-    for name in calls:
-        if found and found[-1].component == name:
-            count = found.pop().calls + 1
-            found.append(Stretch(name, count, count))
-        else:
-            found += [Stretch(None, 1, 1), Stretch(name, 1, 1)] if found else [Stretch(name, 1, 1)]
-    return found
 
 
 def test_same_bits_in_every_placement_with_and_without_an_expected_timeline(tiny: Tiny) -> None:

@@ -11,7 +11,7 @@ import torch
 from diffusers import AutoencoderKLFlux2
 from torch import nn
 
-from pipelines.tiny_requests import FOUR, PLACEMENTS, Tiny, ask, load, managed, modules, place_all, run
+from pipelines.tiny_requests import FOUR, PLACEMENTS, Tiny, ask, denoiser, load, managed, modules, place_all, run, stack
 from pipelines.watched_card import WatchedCard
 from stowplan_agent.accelerators.emulated import EmulatedAccelerator, EmulatedCard
 from stowplan_agent.weights import AdoptionError, WeightsEngine
@@ -24,20 +24,6 @@ SOME = ["resident", "streamed, three slots, nothing held", "half, leading", "off
 def pipe(request: pytest.FixtureRequest, write_tiny: Callable[[str], Path]) -> Any:
     """A pipeline of the test's own, to change as it likes."""
     return load(write_tiny(request.param)).pipe
-
-
-def denoiser(pipe: Any) -> nn.Module:
-    return getattr(pipe, "transformer", None) or pipe.unet
-
-
-def stack(pipe: Any) -> nn.ModuleList:
-    """A stack of repeated layers of the denoiser."""
-    if hasattr(pipe, "unet"):
-        return pipe.unet.mid_block.attentions[0].transformer_blocks
-    model = pipe.transformer
-    return (
-        getattr(model, "single_transformer_blocks", None) or getattr(model, "transformer_blocks", None) or model.blocks
-    )
 
 
 def every_tensor(pipe: Any) -> dict[str, torch.Tensor]:

@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_leaves
 from stowplan_agent.accelerators.emulated import EmulatedAccelerator, EmulatedCard
 from stowplan_agent.weights import WeightsEngine
 from stowplan_agent.weights.ledger import Tier
+from stowplan_agent.weights.timeline import Stretch
 from stowplan_api.placement import ComponentPlacement, GroupPlacement
 from stowplan_api.record import Component
 
@@ -54,11 +55,12 @@ def modules(pipe: Any) -> dict[str, torch.nn.Module]:
     return {name: part for name, part in pipe.components.items() if isinstance(part, torch.nn.Module)}
 
 
-def run(pipe: Any) -> torch.Tensor:
-    """One request: 32x32, 5 frames for a video, fixed prompt and seed."""
+def run(pipe: Any, steps: int | None = None) -> torch.Tensor:
+    """One request: 32x32, 5 frames for a video, fixed prompt and seed; two or three steps unless told."""
     frames = {"num_frames": 5} if "Wan" in type(pipe).__name__ else {}
     call = {"prompt": "a red fox", "width": 32, "height": 32, "output_type": "pt"}
-    call["num_inference_steps"] = 3 if modules(pipe).keys() >= {"transformer_2"} else 2  # three reach both experts
+    few = 3 if modules(pipe).keys() >= {"transformer_2"} else 2  # three reach both experts
+    call["num_inference_steps"] = steps or few
     output = pipe(**call, **frames, generator=torch.Generator("cpu").manual_seed(5))
     return torch.as_tensor(output.frames if frames else output.images).detach().clone()
 
@@ -79,12 +81,53 @@ def managed(
         accelerator.close()
 
 
-def ask(pipe: Any, engine: WeightsEngine) -> torch.Tensor:
+def denoiser(pipe: Any) -> torch.nn.Module:
+    """The component that runs once or twice a step."""
+    return getattr(pipe, "transformer", None) or pipe.unet
+
+
+def stack(pipe: Any) -> torch.nn.ModuleList:
+    """A stack of repeated layers of the denoiser."""
+    if hasattr(pipe, "unet"):
+        return pipe.unet.mid_block.attentions[0].transformer_blocks
+    names = ("single_transformer_blocks", "transformer_blocks", "blocks")
+    return next(getattr(pipe.transformer, name) for name in names if hasattr(pipe.transformer, name))
+
+
+def ask(pipe: Any, engine: WeightsEngine, steps: int | None = None) -> torch.Tensor:
     """One managed request, during which no operation reads a weight from the host."""
     with engine.request(), OnDevice(engine):
-        output = run(pipe)
+        output = run(pipe, steps)
     engine.ledger.check(engine.accelerator.counters().weights)
     return output
+
+
+def calls_of(pipe: Any) -> list[str]:
+    """Components in the order in which a request calls them."""
+    heard: list[str] = []
+    handles = [
+        part.register_forward_pre_hook(lambda *_, name=name: heard.append(name)) for name, part in modules(pipe).items()
+    ]
+    decode = pipe.vae.decode
+    pipe.vae.decode = lambda *args, **kwargs: (heard.append("vae"), decode(*args, **kwargs))[1]
+    try:
+        run(pipe)
+    finally:
+        del pipe.vae.decode
+        for handle in handles:
+            handle.remove()
+    return heard
+
+
+def stretches_of(calls: list[str]) -> list[Stretch]:
+    found: list[Stretch] = []
+    for name in calls:
+        if found and found[-1].component == name:
+            count = found.pop().calls + 1
+            found.append(Stretch(name, count, count))
+        else:
+            found += [Stretch(None, 1, 1), Stretch(name, 1, 1)] if found else [Stretch(name, 1, 1)]
+    return found
 
 
 class OnDevice(TorchDispatchMode):
