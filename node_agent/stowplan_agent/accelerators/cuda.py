@@ -19,6 +19,7 @@ from stowplan_agent.accelerators.choice import AcceleratorError
 from stowplan_agent.accelerators.copy_stream import CudaCopyStream
 from stowplan_agent.accelerators.cuda_memory import CudaMemory
 from stowplan_agent.accelerators.cuda_registration import register, unregister
+from stowplan_agent.accelerators.facts import cuda_facts
 from stowplan_agent.accelerators.interface import Accelerator, ByteSource, MemoryCounters, check_length
 from stowplan_agent.accelerators.staged_copy import MemorySource, StagedCopy
 from stowplan_agent.accelerators.staging import Staging
@@ -39,7 +40,9 @@ class CudaAccelerator(Accelerator):
         self.device = torch.device("cuda", index)
         torch.cuda.set_device(self.device)
         torch.cuda.synchronize(self.device)
-        self.product = str(torch.cuda.get_device_properties(self.device).name)
+        properties = torch.cuda.get_device_properties(self.device)
+        self.product = str(properties.name)
+        self.facts = cuda_facts(properties)
         self._memory = CudaMemory(self.device, ceiling_bytes=ceiling_bytes)
         self._stream = CudaCopyStream(self.device)
         self._staging = Staging(

@@ -16,6 +16,8 @@ from typing import Any, Protocol
 
 import torch
 
+from stowplan_agent.accelerators.facts import DeviceFacts
+
 Event = Any
 """A point of a stream; opaque to everything but the accelerator that made it."""
 
@@ -62,6 +64,8 @@ class Accelerator(ABC):
     """Where the pipeline's tensors live."""
     product: str
     """The card's name, for people."""
+    facts: DeviceFacts | None = None
+    """What the driver said of the card when the accelerator was opened; None where it says nothing."""
 
     @abstractmethod
     def capacity_bytes(self) -> int:
