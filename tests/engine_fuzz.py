@@ -150,7 +150,7 @@ def _place(engine: WeightsEngine, generator: random.Random, tally: Tally) -> Non
 
 def random_entry(generator: random.Random, name: str, layers: dict[str, int], nbytes: int) -> ComponentPlacement:
     """Any entry that a component with these groups (name to number of layers) and bytes can have."""
-    mode = generator.choice(["Resident", "Offload", "Layerwise", "Layerwise", "Layerwise"])
+    mode = generator.choice(["Resident", "Offload", *(["Layerwise"] * 3 if layers else [])])
     if mode == "Resident":
         return ComponentPlacement(name=name, mode="Resident")
     if mode == "Offload":
