@@ -141,3 +141,13 @@ def test_a_freed_buffer_is_empty_whoever_keeps_it(accelerator: CudaAccelerator) 
     accelerator.free(buffer)
     assert view.untyped_storage().nbytes() == buffer.untyped_storage().nbytes() == 0
     accelerator.synchronize()
+
+
+def test_the_facts_are_those_of_the_card_that_torch_uses(accelerator: CudaAccelerator) -> None:
+    pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
+    facts, properties = accelerator.facts, torch.cuda.get_device_properties(accelerator.device)
+    assert facts is not None and facts.uuid is not None and facts.memory_bytes is not None
+    assert facts.uuid.endswith(str(properties.uuid).removeprefix("GPU-"))
+    assert facts.memory_bytes >= properties.total_memory * 0.95
+    assert facts.used_bytes is not None and facts.used_bytes > 0
+    assert str(facts).startswith(properties.name)
