@@ -115,7 +115,12 @@ class Preparation:
             pipeline = HostedPipeline.load(self._checkpoint.path, self._spec.model.dtype, accelerator.device)
             check_layers(self._found, pipeline.modules())
             engine = WeightsEngine(accelerator)
-            engine.adopt(pipeline.modules(), lambda parts: seed_placement(parts, 1, host_bytes=self._machine.host_bytes))
+            engine.adopt(
+                pipeline.modules(),
+                lambda parts: seed_placement(parts, ranks=1, host_bytes=self._machine.host_bytes),
+                converted_from=pipeline.deferred.source_of,
+            )
+            pipeline.rewrite_within(engine.rewriting)
             self._session = Session(accelerator, pipeline, engine, stop=self._stop)
             self._seed = self._session.placement()
             room = accelerator.capacity_bytes() - accelerator.outside_bytes() - accelerator.counters().allocated

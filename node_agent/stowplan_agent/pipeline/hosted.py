@@ -70,7 +70,6 @@ class HostedPipeline:
                 f"{path}: {len(names)} weights of the {name} are not in the checkpoint, {names[0]} among them, and "
                 "transformers would make them up; download the checkpoint again"
             )
-        deferred.settle_all()
         return cls(pipeline, device, deferred)
 
     def modules(self) -> dict[str, torch.nn.Module]:
@@ -78,7 +77,7 @@ class HostedPipeline:
         return {name: value for name, value in self._pipeline.components.items() if isinstance(value, torch.nn.Module)}
 
     def rewrite_within(self, rewriting: Rewriting) -> None:
-        """Let adapters be loaded, fused and taken away within ``rewriting()``, by whomever: the weights have an owner."""
+        """Let adapters be loaded, fused and taken away within ``rewriting()``: the weights have an owner."""
         rewrite_within(self._pipeline, rewriting)
 
     def run(self, request: PipelineRequest, *, stop: Callable[[], bool] | None = None) -> Frames:

@@ -22,7 +22,7 @@ from stowplan_agent.weights.component import ManagedComponent
 from stowplan_agent.weights.keyed_units import UnitKey
 from stowplan_agent.weights.layout import Block, Place, blocks
 from stowplan_agent.weights.ledger import Ledger
-from stowplan_agent.weights.source import ConvertedFrom, has_its_bytes
+from stowplan_agent.weights.source import IN_MEMORY, Origin
 from stowplan_agent.weights.unit import Unit
 
 Users = dict[torch.nn.Module, set[UnitKey]]
@@ -80,13 +80,11 @@ def survey(name: str, module: torch.nn.Module, lengths: Mapping[str, int] | None
     return Survey(name, module, places, tuple(loose), by_group)
 
 
-def take_over(
-    found: Survey, accelerator: Accelerator, ledger: Ledger, converted_from: ConvertedFrom = has_its_bytes
-) -> ManagedComponent:
+def take_over(found: Survey, accelerator: Accelerator, ledger: Ledger, origin: Origin = IN_MEMORY) -> ManagedComponent:
     """A component of units, which are still where the library left them: its first entry says where they go."""
 
     def unit(members: tuple[Block, ...]) -> Unit:
-        return Unit(found.name, members, accelerator, ledger, converted_from)
+        return Unit(found.name, members, accelerator, ledger, origin)
 
     groups = {group: tuple(unit(layer) for layer in layers) for group, layers in found.groups.items()}
     return ManagedComponent(found.name, found.module, unit(found.loose), groups, accelerator, ledger)

@@ -16,12 +16,13 @@ from stowplan_agent.weights.adoption import check_apart, survey, take_over
 from stowplan_agent.weights.audit import check_host
 from stowplan_agent.weights.calls import Calls, plain
 from stowplan_agent.weights.component import ManagedComponent
+from stowplan_agent.weights.files import MappedFiles
 from stowplan_agent.weights.headroom import RewriteError
 from stowplan_agent.weights.hooks import Hooks
 from stowplan_agent.weights.ledger import Ledger
 from stowplan_agent.weights.observer import Observer
 from stowplan_agent.weights.rewrite import rewrite
-from stowplan_agent.weights.source import ConvertedFrom, has_its_bytes
+from stowplan_agent.weights.source import ConvertedFrom, Origin, has_its_bytes
 from stowplan_agent.weights.timeline import Timeline
 from stowplan_api.placement import ComponentPlacement, Placement
 from stowplan_api.record import Component
@@ -78,8 +79,9 @@ class WeightsEngine:
             known.setdefault(module, name)
         surveys = {name: survey(name, module) for module, name in known.items()}
         check_apart(surveys)
+        origin = Origin(converted_from, MappedFiles())
         new = {
-            name: take_over(found, self.accelerator, self.ledger, converted_from)
+            name: take_over(found, self.accelerator, self.ledger, origin)
             for name, found in surveys.items()
             if name not in self._components
         }

@@ -1,8 +1,8 @@
 """The bytes of a unit before the engine has them: where the loading library left them, read piece by piece.
 
 A library that loads lazily leaves parameters as views of memory-mapped files, so that nothing has been read when the
-engine takes over, and a piece that is read here goes from the page cache to its place and nowhere else. A parameter
-whose conversion was put off (an fp32 checkpoint asked for in bf16) is converted on the way. Weights that already lie in
+engine takes over, and a piece that is read here goes from the file to its place and nowhere else. A parameter whose
+conversion was put off (an fp32 checkpoint asked for in bf16) is converted on the way. Weights that already lie in
 memory, on whatever device, are copied. Pieces may be read by several threads at once.
 """
 
@@ -19,6 +19,7 @@ from typing import Final
 import numpy as np
 import torch
 
+from stowplan_agent.weights.files import FileBytes, MappedFiles
 from stowplan_agent.weights.layout import Block, block_offsets
 
 ConvertedFrom = Callable[[torch.UntypedStorage], torch.Tensor | None]
@@ -34,24 +35,38 @@ def has_its_bytes(_storage: torch.UntypedStorage) -> None:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """What is known of how weights were loaded: which are not converted yet, and which files are mapped."""
+
+    converted_from: ConvertedFrom = has_its_bytes
+    files: MappedFiles | None = None
+
+
+IN_MEMORY: Final = Origin()
+"""Weights that were made or loaded by hand."""
+
+
+@dataclass(frozen=True)
 class _Stretch:
     """A block's bytes: from ``offset`` in the unit's buffer. ``values`` is flat: bytes, or elements to be converted."""
 
     offset: int
     nbytes: int
     values: torch.Tensor
-    dtype: torch.dtype | None
+    dtype: torch.dtype | None = None
     """What ``values`` become on the way; None for bytes."""
+    file: FileBytes | None = None
+    """Where the bytes of ``values`` are, if a file has them."""
 
 
 class UnitSource:
-    """Where the blocks of one unit are to be read. Keeps files mapped and memory alive until it is dropped."""
+    """Where the blocks of one unit are to be read. Keeps files open and memory alive until it is dropped."""
 
-    def __init__(self, blocks: Sequence[Block], converted_from: ConvertedFrom = has_its_bytes) -> None:
+    def __init__(self, blocks: Sequence[Block], origin: Origin = IN_MEMORY) -> None:
         """Looks at storages only; reads no byte of them."""
         offsets, self._nbytes = block_offsets(blocks)
         self._stretches = [
-            _stretch(block, offset, converted_from)
+            _stretch(block, offset, origin)
             for block, offset in zip(blocks, offsets, strict=True)
             if block.end > block.start
         ]
@@ -75,21 +90,25 @@ class UnitSource:
             _write(stretch, first - stretch.offset, target[first - start : last - start])
 
 
-def _stretch(block: Block, offset: int, converted_from: ConvertedFrom) -> _Stretch:
+def _stretch(block: Block, offset: int, origin: Origin) -> _Stretch:
     tensor = block.places[0].tensor
     storage, nbytes = tensor.untyped_storage(), block.end - block.start
-    unconverted = converted_from(storage)
+    unconverted = origin.converted_from(storage)
     if unconverted is None:
         raw = torch.empty(0, dtype=torch.uint8, device=tensor.device)
         # Bytes and not elements: a stride of 0 cannot be written through.
         raw.set_(storage, block.start, (nbytes,), (1,))
-        return _Stretch(offset, nbytes, raw, None)
+        file = origin.files.find(raw) if origin.files is not None and raw.device.type == "cpu" else None
+        return _Stretch(offset, nbytes, raw, file=file)
     size = tensor.dtype.itemsize
     elements = unconverted.flatten()[block.start // size : block.end // size]
     return _Stretch(offset, nbytes, elements, tensor.dtype)
 
 
 def _write(stretch: _Stretch, start: int, target: torch.Tensor) -> None:
+    if stretch.file is not None:
+        stretch.file.read(start, target)
+        return
     if stretch.dtype is not None:
         size = stretch.dtype.itemsize
         values = stretch.values[start // size : (start + target.nbytes) // size]
@@ -99,7 +118,6 @@ def _write(stretch: _Stretch, start: int, target: torch.Tensor) -> None:
         return
     values = stretch.values[start : start + target.nbytes]
     if values.device.type == "cpu":
-        _read_ahead(values)
         np.copyto(target.numpy(), values.numpy())  # one core, without Python's lock: the callers' threads add up
     else:
         target.copy_(values)

@@ -16,7 +16,7 @@ from stowplan_agent.accelerators import Accelerator, Event
 from stowplan_agent.weights.host import HostBuffer, take_arena
 from stowplan_agent.weights.layout import Block, View, lay_out
 from stowplan_agent.weights.ledger import Ledger, Tier
-from stowplan_agent.weights.source import ConvertedFrom, UnitSource, has_its_bytes
+from stowplan_agent.weights.source import IN_MEMORY, Origin, UnitSource
 
 
 class Unit:
@@ -28,12 +28,12 @@ class Unit:
         blocks: Sequence[Block],
         accelerator: Accelerator,
         ledger: Ledger,
-        converted_from: ConvertedFrom = has_its_bytes,
+        origin: Origin = IN_MEMORY,
     ) -> None:
         """Decides the layout and moves nothing: the tensors stay where they were loaded until a copy is made."""
         self._layout = lay_out(blocks)
         self.nbytes = self._layout.nbytes
-        self.source: UnitSource | None = UnitSource(blocks, converted_from)
+        self.source: UnitSource | None = UnitSource(blocks, origin)
         self.host: HostBuffer | None = None
         self.device: torch.Tensor | None = None
         self._owner = owner

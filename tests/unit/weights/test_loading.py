@@ -21,7 +21,7 @@ from stowplan_agent.weights.filling import fill_all
 from stowplan_agent.weights.host import take_arena, whole_pages
 from stowplan_agent.weights.layout import Place, blocks, lay_out
 from stowplan_agent.weights.ledger import Ledger, Tier
-from stowplan_agent.weights.source import UnitSource
+from stowplan_agent.weights.source import Origin, UnitSource
 from stowplan_api.placement import ComponentPlacement, Placement
 from unit.weights.stacks import Stack, balances, check, emulated_card, layerwise, offload, resident
 
@@ -51,7 +51,7 @@ def test_a_unit_read_in_pieces_of_any_size_is_the_unit(sizes: list[tuple[int, bo
         if tensor.dtype is torch.bfloat16
     }
     found = blocks_of(tensors)
-    source, layout = UnitSource(found, lambda storage: late.get(storage._cdata)), lay_out(found)
+    source, layout = UnitSource(found, Origin(lambda storage: late.get(storage._cdata))), lay_out(found)
     buffer = torch.zeros(source.nbytes, dtype=torch.uint8)
     for start, size in reversed(pieces(source.nbytes, 256 * step)):
         source.read(start, buffer[start : start + size])

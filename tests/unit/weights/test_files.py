@@ -1,0 +1,92 @@
+"""Bytes are read from a file only where the file is sure to have them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from stowplan_agent.weights.files import MappedFiles
+from stowplan_agent.weights.layout import Place, blocks
+from stowplan_agent.weights.source import Origin, UnitSource
+
+
+def written(folder: Path) -> tuple[dict[str, torch.Tensor], Path]:
+    path = folder / "weights.safetensors"
+    save_file({f"t{index}": torch.rand(3000 + index) for index in range(5)}, path)
+    return load_file(path), path
+
+
+def flat(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.view(torch.uint8)
+
+
+def test_a_mapped_tensor_is_found_and_read_from_any_byte(tmp_path: Path) -> None:
+    tensors, path = written(tmp_path)
+    files = MappedFiles()
+    for tensor in tensors.values():
+        found = files.find(flat(tensor))
+        assert found is not None and found.file.name == str(path)
+        target = torch.zeros(tensor.nbytes - 8, dtype=torch.uint8)
+        found.read(8, target)
+        assert torch.equal(target, flat(tensor)[8:])
+
+
+def test_memory_is_no_file(tmp_path: Path) -> None:
+    tensors, _ = written(tmp_path)
+    assert MappedFiles().find(flat(torch.rand(5))) is None
+    assert MappedFiles(tmp_path / "none").find(flat(tensors["t0"])) is None
+    files = MappedFiles()
+    del tensors  # mappings of later are not those of now, but nobody holds a tensor in them
+    assert files.find(flat(torch.rand(5))) is None
+
+
+def test_a_mapping_that_was_written_to_is_copied_from_memory(tmp_path: Path) -> None:
+    tensors, _ = written(tmp_path)
+    tensors["t1"][7] = -1.0
+    files = MappedFiles()
+    assert all(files.find(flat(tensor)) is None for tensor in tensors.values())
+    place = Place(torch.nn.Module(), "t1", tensors["t1"], is_buffer=False)
+    source = UnitSource(blocks([place]), Origin(files=files))
+    target = torch.zeros(source.nbytes, dtype=torch.uint8)
+    source.read(0, target)
+    assert torch.equal(target[: tensors["t1"].nbytes], flat(tensors["t1"]))
+
+
+@pytest.mark.parametrize("how", ["replaced", "removed"])
+def test_a_file_that_is_another_by_now_is_copied_from_memory(how: str, tmp_path: Path) -> None:
+    tensors, path = written(tmp_path)
+    path.unlink()
+    if how == "replaced":
+        written(tmp_path)
+    assert MappedFiles().find(flat(tensors["t0"])) is None
+
+
+def test_a_file_that_ends_early_is_named(tmp_path: Path) -> None:
+    tensors, path = written(tmp_path)
+    found = MappedFiles().find(flat(tensors["t4"]))
+    assert found is not None
+    nbytes = tensors["t4"].nbytes
+    del tensors
+    with path.open("r+b") as file:
+        file.truncate(200)
+    with pytest.raises(OSError, match=r"weights\.safetensors: the file ends before byte"):
+        found.read(0, torch.zeros(nbytes, dtype=torch.uint8))
+
+
+def test_descriptors_are_closed_with_the_last_who_needs_them(tmp_path: Path) -> None:
+    def opened() -> int:
+        return sum(path.is_symlink() for path in Path("/proc/self/fd").iterdir())
+
+    tensors, _ = written(tmp_path)
+    before = opened()
+    files = MappedFiles()
+    place = Place(torch.nn.Module(), "t1", tensors["t1"], is_buffer=False)
+    source = UnitSource(blocks([place]), Origin(files=files))
+    assert opened() == before + 1
+    del files
+    source.read(0, torch.zeros(source.nbytes, dtype=torch.uint8))
+    del source
+    assert opened() == before
