@@ -4,7 +4,9 @@
 
 Each figure is a ratio against a baseline of the same run, printed as one JSON document:
 
-- ``overBound``: a steady pass over max(all-resident compute, streamed bytes / link rate), all measured here.
+- ``overBound``: a steady pass over max(all-resident compute, streamed bytes / link rate), all measured here; with
+  ``--pageable`` also for layers that are not pinned, which go through the staging ring: ``link`` has its rate, and
+  ``driverPageableBytesPerSecond`` that of the driver's own copy of such memory.
 - ``groupOffload.speedup``: diffusers' block-level group offload with a stream, its fastest setting, over our pass at
   0 resident layers; ``peakRatio`` is our peak over its peak.
 - ``bitEqual``: whether the output equals that of the engine's own all-resident row, which runs first;
@@ -35,6 +37,7 @@ from stowplan_agent.calibration import measure_link
 from stowplan_agent.weights import Timeline, WeightsEngine
 from stowplan_agent.weights.timeline import Stretch
 from stowplan_api.placement import ComponentPlacement, GroupPlacement
+from stowplan_api.record import Link
 
 LAYERS = 40
 LATENTS = {4800: (5, 60, 64), 32760: (21, 60, 104)}
@@ -86,10 +89,11 @@ def steady(run: Callable[[], Output], passes: int) -> tuple[float, Output]:
     return start.elapsed_time(end) / 1000 / passes, output
 
 
-def placed(engine: WeightsEngine, resident: int) -> float:
+def placed(engine: WeightsEngine, resident: int, pinned: bool) -> float:
     """Put the denoiser where the row says; wall seconds of the move."""
     began = time.monotonic()
-    group = GroupPlacement(name="blocks", resident_layers=resident, slots=2, pinned_layers=(LAYERS - resident,))
+    locked = LAYERS - resident if pinned else 0
+    group = GroupPlacement(name="blocks", resident_layers=resident, slots=2, pinned_layers=(locked,))
     engine.place(
         ComponentPlacement(name="transformer", mode="Layerwise", groups=(group,))
         if resident < LAYERS
@@ -104,6 +108,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, nargs="+", default=[4800, 32760], choices=list(LATENTS))
     parser.add_argument("--resident", type=int, nargs="+", default=[0, 10, 20, 30, 40])
     parser.add_argument("--compile", action="store_true", help="compile each layer")
+    parser.add_argument("--pageable", type=int, nargs="*", default=[], help="rows without pins, of this many residents")
     parser.add_argument("--no-group-offload", action="store_true")
     chosen = parser.parse_args()
     accelerator = CudaAccelerator()
@@ -119,7 +124,9 @@ def main() -> None:
             seconds, output = steady(lambda tokens=tokens: model(**data[tokens])[0], PASSES[tokens])
             alone[tokens] = (seconds, output.clone())
             _say(f"unmanaged, {tokens} tokens: {seconds:.4f} s a pass")
-    rows = managed(model, accelerator, data, alone, chosen.resident, link.pinned_bytes_per_second)
+    wanted = [(resident, True) for resident in sorted({*chosen.resident, LAYERS}, reverse=True)]
+    wanted += [(resident, False) for resident in chosen.pageable]
+    rows = managed(model, accelerator, data, alone, wanted, link)
     groups = {} if chosen.no_group_offload else group_offload(model, data, rows)
     document = {
         "benchmark": "streaming",
@@ -129,6 +136,7 @@ def main() -> None:
         "torch": torch.__version__,
         "compiled": chosen.compile,
         "link": link.to_json(),
+        "driverPageableBytesPerSecond": driver_pageable_rate(),
         "allResidentSeconds": {tokens: seconds for tokens, (seconds, _) in alone.items()},
         "rows": rows,
         "groupOffload": groups,
@@ -136,15 +144,28 @@ def main() -> None:
     json.dump(document, sys.stdout, indent=1)
 
 
+def driver_pageable_rate() -> float:
+    """Bytes a second of the driver's own copy of memory that is not pinned: one thread, and the host waits."""
+    host, device = torch.ones(256 << 20, dtype=torch.uint8), torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+    best = 0.0
+    for _ in range(3):
+        torch.cuda.synchronize()
+        began = time.monotonic()
+        device.copy_(host)
+        torch.cuda.synchronize()
+        best = max(best, host.nbytes / (time.monotonic() - began))
+    return best
+
+
 def managed(
     model: WanTransformer3DModel,
     accelerator: CudaAccelerator,
     data: dict[int, dict[str, Any]],
     alone: dict[int, tuple[float, Output]],
-    residents: list[int],
-    rate: float,
+    wanted: list[tuple[int, bool]],
+    link: Link,
 ) -> list[dict[str, Any]]:
-    """One row a token count and resident count; the model is back on the host afterwards."""
+    """One row a token count, resident count and kind of host memory; the model is back on the host afterwards."""
     began = time.monotonic()
     model.to("cpu")
     _say(f"to the host in {time.monotonic() - began:.1f} s")
@@ -155,8 +176,9 @@ def managed(
     _say(f"adopted in {time.monotonic() - began:.1f} s")
     (layer_bytes, *_), rows = engine.describe()[0].groups[0].layer_bytes, []
     reference: dict[int, Output] = {}
-    for resident in sorted({*residents, LAYERS}, reverse=True):
-        moved = placed(engine, resident)
+    for resident, pinned in wanted:
+        moved = placed(engine, resident, pinned)
+        rate = link.pinned_bytes_per_second if pinned else link.pageable_bytes_per_second
         for tokens in data:
             passes = PASSES[tokens]
             engine.timeline = Timeline([Stretch("transformer", passes + 1, passes + 1)])
@@ -170,6 +192,7 @@ def managed(
                 {
                     "tokens": tokens,
                     "resident": resident,
+                    "pinned": pinned,
                     "seconds": seconds,
                     "boundSeconds": bound,
                     "overBound": seconds / bound,
@@ -179,7 +202,8 @@ def managed(
                     "placeSeconds": moved,
                 }
             )
-            _say(f"{resident} resident, {tokens} tokens: {seconds:.4f} s, {seconds / bound:.3f} of the bound")
+            kind = "" if pinned else ", pageable"
+            _say(f"{resident} resident{kind}, {tokens} tokens: {seconds:.4f} s, {seconds / bound:.3f} of the bound")
     engine.place(ComponentPlacement(name="transformer", mode="Offload", pinned_bytes=(0,)))
     engine.close()
     return rows
@@ -201,7 +225,7 @@ def group_offload(
         with torch.no_grad():
             seconds, _ = steady(lambda tokens=tokens: model(**data[tokens])[0], PASSES[tokens])
         peak = torch.cuda.max_memory_allocated()
-        ours = next((row for row in rows if row["tokens"] == tokens and row["resident"] == 0), None)
+        ours = next((row for row in rows if (row["tokens"], row["resident"], row["pinned"]) == (tokens, 0, True)), None)
         found[str(tokens)] = {"seconds": seconds, "peakBytes": peak} | (
             {"speedup": seconds / ours["seconds"], "peakRatio": ours["peakBytes"] / peak} if ours else {}
         )

@@ -69,15 +69,15 @@ def refusal(
 ) -> str | None:
     """Why no placement can work, in one sentence; None when one may.
 
-    ``device_bytes``: capacity of each rank's device, named ``device``. ``process_bytes``: host memory that each rank's
-    libraries will still take. ``device_is_host``: an emulated device, whose bytes are host memory as well.
+    ``device_bytes``: what is free of each rank's device, named ``device``. ``process_bytes``: host memory that each
+    rank's libraries will still take. ``device_is_host``: an emulated device, whose bytes are host memory as well.
     """
     least = need.largest
     if least.least > device_bytes:
         short = least.least - device_bytes
         return (
             f"{need.model} does not fit {device}: {least.name} needs {for_people(least.least)} of device memory even "
-            f"when streamed, and there are {for_people(device_bytes)}; use a device with {for_people(short)} more"
+            f"when streamed, and {for_people(device_bytes)} are free; use a device with {for_people(short)} more"
         )
     weights = need.total * ranks if device_is_host else need.host_bytes(device_bytes, ranks=ranks)
     host_bytes = weights + process_bytes * ranks

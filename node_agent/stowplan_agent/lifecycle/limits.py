@@ -37,10 +37,10 @@ def read_machine(settings: StartSettings, accelerator: Accelerator, found: inven
         settings.root, explicit=settings.memory_limit, explicit_name="the pod's memory limit"
     )
     emulated = accelerator.name == "emulated"
-    capacity = accelerator.capacity_bytes()
+    capacity, outside = accelerator.capacity_bytes(), accelerator.outside_bytes()
     inventory.check_need(
         inventory.predict_need(found),
-        device_bytes=capacity,
+        device_bytes=max(0, capacity - outside),
         device=accelerator.product,
         host=host,
         device_is_host=emulated,
@@ -53,7 +53,7 @@ def read_machine(settings: StartSettings, accelerator: Accelerator, found: inven
         node=NODE,
         device=accelerator.product,
         capacity_bytes=capacity,
-        outside_bytes=accelerator.outside_bytes(),
+        outside_bytes=outside,
         reserve_bytes=residency.device_reserve,
         pinnable_bytes=room,
         host_bytes=room,

@@ -145,7 +145,7 @@ class Preparation:
         self._measured_shape = first.shape
         lighter = [(shape, probe.shape) for shape, probe in zip(shapes, probed, strict=True) if probe.shape != shape]
         device = self._machine.device
-        provenance = [f"measured on {device} in the seed placement"]
+        provenance = [f"measured on {self.session.accelerator.facts or device} in the seed placement"]
         provenance += [
             f"{shape.name} did not fit {device} and is extrapolated from {describe(measured)}"
             for shape, measured in lighter

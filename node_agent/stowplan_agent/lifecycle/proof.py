@@ -113,7 +113,9 @@ class Proof:
                 for part in record.components
             }
         )
-        metrics.set_placement(plan=plan.id if plan else "seed", device=rank.device, uuid="", product=rank.device)
+        facts = prepared.session.accelerator.facts
+        uuid = facts.uuid if facts and facts.uuid else ""
+        metrics.set_placement(plan=plan.id if plan else "seed", device=rank.device, uuid=uuid, product=rank.device)
 
     def _perturbed(self, measured: Measured) -> Measured:
         """The measurement, or what an injected fault makes of it."""

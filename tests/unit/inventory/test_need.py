@@ -64,7 +64,7 @@ def test_what_the_device_cannot_keep_needs_a_host_copy_for_each_rank(device: int
     [
         (46, 0, {}, None),
         (9, 37, {}, None),
-        (8, 999, {}, "does not fit card 0: vae needs 9 MiB of device memory even when streamed, and there are 8 MiB"),
+        (8, 999, {}, "does not fit card 0: vae needs 9 MiB of device memory even when streamed, and 8 MiB are free"),
         (9, 36, {}, "37 MiB of host memory, and memory.max of cgroup /pod (37 MiB) leaves 36 MiB; raise it by 1 MiB"),
         (40, 23, {"ranks": 4}, "at least 24 MiB"),
         (46, 10, {"process_bytes": 11 * MIB}, "at least 11 MiB"),
