@@ -14,6 +14,7 @@ from typing import Final, ParamSpec, TypeVar
 import torch
 
 from stowplan_agent.weights.component import ManagedComponent
+from stowplan_agent.weights.headroom import RewriteError
 from stowplan_agent.weights.observer import Observer
 from stowplan_agent.weights.timeline import Timeline
 from stowplan_agent.weights.unit import Unit
@@ -45,6 +46,8 @@ class Calls:
     def __init__(self, components: Mapping[str, ManagedComponent]) -> None:
         """``components`` may grow while nothing runs."""
         self.observer: Observer | None = None
+        self.stopped: str | None = None
+        """Why nothing may run or visit now, if so."""
         self._components = components
         self._expected = UNKNOWN
         self._calls: list[tuple[str, str]] = []
@@ -54,7 +57,11 @@ class Calls:
 
     @plain
     def restart(self, expected: Timeline = UNKNOWN) -> None:
-        """Nothing runs and nothing visits, however the last call ended; a request begins if one is expected."""
+        """Nothing runs and nothing visits, however the last call ended; a request begins if one is expected.
+
+        Raises `RewriteError` while nothing may.
+        """
+        self._check_running()
         self._expected = expected
         self._expected.restart()
         self._calls.clear()
@@ -66,7 +73,8 @@ class Calls:
 
     @plain
     def enter(self, component: str, entry: str) -> None:
-        """A hook: an entry of a component is about to run."""
+        """A hook: an entry of a component is about to run. Raises `RewriteError` while nothing may."""
+        self._check_running()
         nested = any(name == component for name, _ in self._calls)
         if self.observer is not None and not nested:
             self.observer.component_awaited(component, entry)
@@ -135,6 +143,10 @@ class Calls:
         managed.leave_layer(unit)
         if self._coming is not None and self._coming.prefetch(1):
             self._coming = None
+
+    def _check_running(self) -> None:
+        if self.stopped is not None:
+            raise RewriteError(self.stopped)
 
     def _prefetch(self, *, ended: bool) -> None:
         """Bring in what comes next: at once, or a unit a layer where the link is streaming for the one that runs."""

@@ -17,7 +17,6 @@ from stowplan_agent.weights.audit import check_host
 from stowplan_agent.weights.calls import Calls, plain
 from stowplan_agent.weights.component import ManagedComponent
 from stowplan_agent.weights.files import MappedFiles
-from stowplan_agent.weights.headroom import RewriteError
 from stowplan_agent.weights.hooks import Hooks
 from stowplan_agent.weights.ledger import Ledger
 from stowplan_agent.weights.observer import Observer
@@ -49,7 +48,6 @@ class WeightsEngine:
         self._components: dict[str, ManagedComponent] = {}
         self._calls = Calls(self._components)
         self._hooks: list[Hooks] = []
-        self._rewriting = False
 
     @property
     def observer(self) -> Observer | None:
@@ -130,29 +128,25 @@ class WeightsEngine:
         were there at the beginning: load and fuse in two rewrites.
 
         ``host_headroom``: host memory in bytes that may be taken. While it lasts, changed layers have their old bytes
-        beside the new ones. Raises `RewriteError` for what goes beyond it and for a rewrite within another,
-        `AdoptionError` for modules that cannot be managed, torch.OutOfMemoryError, what the driver raises and what the
-        caller does. After each of them modules and weights are bit for bit as before. Only what is written into weights
-        in place, around the tuners, is not undone.
+        beside the new ones. Raises `RewriteError` for what goes beyond it, and within for whatever runs or moves
+        weights; `AdoptionError` for modules that cannot be managed, torch.OutOfMemoryError, what the driver raises and
+        what the caller does. After each of them modules and weights are bit for bit as before. Only what is written
+        into weights in place, around the tuners, is not undone.
         """
-        if self._rewriting:
-            raise RewriteError("a rewrite of the weights is under way; end it before the next begins")
         self.commit()
-        self._rewriting = True
-        try:
-            with (
-                torch.inference_mode(False),
-                torch.no_grad(),
-                rewrite(self._components, self.accelerator, self.ledger, self._rank, host_headroom),
-            ):
-                try:
-                    yield
-                finally:
-                    self._calls.restart()
-            for hooks, component in zip(self._hooks, self._components.values(), strict=True):
-                self._hook_layers(hooks, component)
-        finally:
-            self._rewriting = False
+        with (
+            torch.inference_mode(False),
+            torch.no_grad(),
+            rewrite(self._components, self.accelerator, self.ledger, self._rank, host_headroom),
+        ):
+            self._calls.stopped = "the weights are being rewritten; end that before anything else runs or moves"
+            try:
+                yield
+            finally:
+                self._calls.stopped = None
+                self._calls.restart()
+        for hooks, component in zip(self._hooks, self._components.values(), strict=True):
+            self._hook_layers(hooks, component)
 
     def check(self) -> None:
         """Compare the ledger with the device's allocator and with the kernel. Raises `LedgerError`."""
