@@ -6,6 +6,7 @@ command line (PLANNING.md, section 5).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from stowplan_api.record import CalibrationRecord, Interval, Rank
@@ -48,6 +49,26 @@ def weight_room(record: CalibrationRecord) -> tuple[tuple[int, ...], ...]:
             for index, rank in enumerate(record.ranks)
         )
         for interval in record.intervals
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a placement must stay within."""
+
+    room: tuple[int, ...]
+    """Bytes of weights that fit each interval, on the tightest rank."""
+    pinnable: tuple[int, ...]
+    """By node, in the record's order."""
+    host: tuple[int, ...]
+
+
+def limits_of(record: CalibrationRecord) -> Limits:
+    """The limits of a record."""
+    return Limits(
+        room=tuple(min(ranks) for ranks in weight_room(record)),
+        pinnable=tuple(node.pinnable_bytes for node in record.nodes),
+        host=tuple(node.host_bytes for node in record.nodes),
     )
 
 

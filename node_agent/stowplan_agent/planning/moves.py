@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stowplan_agent.planning.assembly import limits_of
 from stowplan_agent.planning.layout import layout_of
+from stowplan_agent.planning.limits import limits_of
 from stowplan_agent.planning.options import same_bytes
 from stowplan_agent.planning.price import held_bytes
 from stowplan_agent.planning.timeline import timeline_of

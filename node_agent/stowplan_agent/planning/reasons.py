@@ -7,17 +7,24 @@ plan says which and by how many bytes; a slower one would have cost seconds.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
-from stowplan_agent.planning.assembly import limits_of
-from stowplan_agent.planning.frontier import TOLERANCE, Frontier, option_of
-from stowplan_agent.planning.layout import layout_of
-from stowplan_agent.planning.options import Option
+import numpy as np
+
+from stowplan_agent.planning.layout import Layout, layout_of
+from stowplan_agent.planning.limits import limits_of
 from stowplan_agent.planning.price import cost, held_bytes, interval_name
-from stowplan_agent.planning.timeline import Timeline
+from stowplan_agent.planning.rows import ALWAYS, ELASTIC, HOST, LOCKED, OWN, Rows, joined
+from stowplan_agent.planning.search import TOLERANCE
+from stowplan_agent.planning.setting import Setting
+from stowplan_agent.planning.table import Floats
 from stowplan_api.placement import ComponentPlacement, Placement
 from stowplan_api.plan import Explanation, Violation
 from stowplan_api.quantity import for_people
 from stowplan_api.record import CalibrationRecord, Component
+
+NEAR: Final = 24
+"""Rows that are priced together on the way to the nearest one."""
 
 
 def in_words(component: Component, entry: ComponentPlacement) -> str:
@@ -37,93 +44,117 @@ def in_words(component: Component, entry: ComponentPlacement) -> str:
     return f"Layerwise: {', '.join(parts)}"
 
 
-def explanations(
-    record: CalibrationRecord,
-    timeline: Timeline,
-    frontiers: Sequence[Frontier],
-    placement: Placement,
-    request_seconds: float,
-) -> tuple[Explanation, ...]:
+def explanations(setting: Setting, placement: Placement, request_seconds: float) -> tuple[Explanation, ...]:
     """One explanation a component, in the record's order. Options that tie with the chosen one are not lost ones."""
-    return tuple(_explain(record, timeline, frontier, placement, request_seconds) for frontier in frontiers)
+    layouts = [layout_of(c, placement.entry(c.name), len(setting.record.ranks)) for c in setting.record.components]
+    return tuple(
+        _Reason(setting, placement, layouts, index, request_seconds).explanation()
+        for index in range(len(setting.spaces))
+    )
 
 
-def _explain(
-    record: CalibrationRecord, timeline: Timeline, frontier: Frontier, placement: Placement, request_seconds: float
-) -> Explanation:
-    component = frontier.component
-    entry = placement.entry(component.name)
-    chosen = option_of(frontier.visits, entry)
-    words = in_words(component, entry)
-    if component.fixed is not None:
-        because = f"it must stay {component.fixed.mode}: {component.fixed.reason}"
-        return Explanation(component=component.name, chosen=words, because=because)
-    least = chosen.seconds - 2 * TOLERANCE * request_seconds
-    faster = [one for one in frontier.options if _seconds(one, frontier) < least]
-    if faster:
-        nearest = min(
-            faster, key=lambda one: (_short(record, timeline, placement, component, one), one.seconds, one.text)
+class _Reason:
+    """Why one component is where it is, with all others as placed."""
+
+    def __init__(
+        self, setting: Setting, placement: Placement, layouts: Sequence[Layout], index: int, request_seconds: float
+    ) -> None:
+        self.setting, self.placement, self.index = setting, placement, index
+        self.space = setting.spaces[index]
+        self.component = self.space.component
+        self.chosen = layouts[index]
+        self.entry = placement.entry(self.component.name)
+        self.seconds = self.space.visits.seconds(self.chosen)
+        self.tolerance = TOLERANCE * request_seconds
+        self.others = [layout for place, layout in enumerate(layouts) if place != index]
+        self.names = [space.component.name for place, space in enumerate(setting.spaces) if place != index]
+
+    def explanation(self) -> Explanation:
+        words = in_words(self.component, self.entry)
+        if self.component.fixed is not None:
+            because = f"it must stay {self.component.fixed.mode}: {self.component.fixed.reason}"
+            return Explanation(component=self.component.name, chosen=words, because=because)
+        rows = self.space.coarse(scarce=False)
+        faster = self._nearest_faster(rows)
+        if faster is not None:
+            return self._forbidden(words, faster)
+        slower = self._next(rows)
+        if slower is None:
+            because = "it takes the least time it can"
+            return Explanation(component=self.component.name, chosen=words, because=because)
+        lost = max(float(slower.times[0, -1]) - self.seconds, 0.0)
+        because = f"nothing is faster and this fits; the other would cost {lost:.6g} s a request more"
+        return Explanation(
+            component=self.component.name,
+            chosen=words,
+            lost=in_words(self.component, self.space.entry(slower, 0)),
+            because=because,
         )
-        return _forbidden(record, placement, component, words, chosen, nearest, frontier)
-    slower = [one for one in frontier.options if one.layout != chosen.layout and not one.elastic]
-    if not slower:
-        return Explanation(component=component.name, chosen=words, because="it takes the least time it can")
-    nearest = min(slower, key=lambda one: (one.seconds, one.text))
-    lost = max(nearest.seconds - chosen.seconds, 0.0)
-    because = f"nothing is faster and this fits; the other would cost {lost:.6g} s a request more"
-    return Explanation(component=component.name, chosen=words, lost=in_words(component, nearest.entry), because=because)
 
+    def _nearest_faster(self, rows: Rows) -> Rows | None:
+        """Of what would be faster, the row that is short of the fewest bytes, then the fastest."""
+        least = self.seconds - 2 * self.tolerance
+        rows = rows.take(rows.times[:, -1] < least)
+        if self.setting.frame.pins_scarce and len(rows):
+            # Pins are part of what is short: look at all of them, of the shapes that are nearest without any.
+            near = np.unique(rows.shape[np.argsort(self._short(rows, pins=False), kind="stable")[:NEAR]])
+            pinned = self.space.pinned(near[near >= 0]) if (near >= 0).any() else rows.take(rows.shape >= 0)
+            rows = joined([rows.take(rows.shape < 0), pinned.take(pinned.times[:, -1] < least)])
+        short = self._short(rows, pins=True)
+        order = np.lexsort((rows.times[:, -1], short))
+        for start in range(0, len(order), NEAR):
+            part = self.space.priced(rows.take(order[start : start + NEAR]))
+            good = np.flatnonzero(part.times[:, -1] < least)
+            if len(good):
+                lacks = short[order[start : start + NEAR]][good]
+                best = good[np.lexsort((part.times[good, -1], lacks))[0]]
+                return part.take(np.array([best]))
+        return None
 
-def _seconds(option: Option, frontier: Frontier) -> float:
-    """Seconds of an option; of an elastic one with everything pinned."""
-    return option_of(frontier.visits, _full(option, frontier)).seconds if option.elastic else option.seconds
+    def _next(self, rows: Rows) -> Rows | None:
+        """The fastest row with other bytes."""
+        here = np.array([self.chosen.always, self.chosen.own, self.chosen.host[0]], dtype=np.float64)
+        rows = rows.take((rows.bytes[:, :LOCKED] != here).any(axis=1) & (rows.shape != ELASTIC))
+        rows = rows.take(np.argsort(rows.times[:, -1], kind="stable"))
+        best: Rows | None = None
+        for start in range(0, len(rows), NEAR):
+            if best is not None and float(rows.times[start, -1]) >= float(best.times[0, -1]):
+                break
+            part = self.space.priced(rows.take(np.arange(start, min(start + NEAR, len(rows)))))
+            first = part.take(np.array([int(part.times[:, -1].argmin())]))
+            best = first if best is None or float(first.times[0, -1]) < float(best.times[0, -1]) else best
+        return best
 
+    def _short(self, rows: Rows, *, pins: bool) -> Floats:
+        """Bytes that each row is short of, the worst limit, with the other components as placed."""
+        setting, record = self.setting, self.setting.record
+        limits = limits_of(record)
+        own = setting.timeline.own[self.component.name]
+        short = np.zeros(len(rows))
+        for interval, room in enumerate(limits.room):
+            pairs = zip(self.others, self.names, strict=True)
+            held = sum(held_bytes(layout, setting.timeline, name, interval) for layout, name in pairs)
+            mine = rows.bytes[:, ALWAYS] + (rows.bytes[:, OWN] if interval in own else 0.0)
+            short = np.maximum(short, held + mine - room)
+        for place, ranks in enumerate(setting.frame.ranks):
+            node = next(i for i, one in enumerate(record.nodes) if one.name == record.ranks[ranks[0]].node)
+            host = sum(layout.host[rank] for layout in self.others for rank in ranks)
+            short = np.maximum(short, host + len(ranks) * rows.bytes[:, HOST] - limits.host[node])
+            if pins:
+                locked = sum(layout.locked[rank] for layout in self.others for rank in ranks)
+                full = np.where(rows.shape == ELASTIC, self.space.curve.most, rows.bytes[:, LOCKED + place])
+                short = np.maximum(short, locked + full - limits.pinnable[node])
+        return short
 
-def _full(option: Option, frontier: Frontier) -> ComponentPlacement:
-    total = frontier.component.total_bytes()
-    return option.entry.model_copy(update={"pinned_bytes": (total,) * len(frontier.visits.link_of)})
-
-
-def _short(
-    record: CalibrationRecord, timeline: Timeline, placement: Placement, component: Component, option: Option
-) -> int:
-    """Bytes that the option is short of, all limits together, with the other components as placed."""
-    ranks = len(record.ranks)
-    limits = limits_of(record)
-    others = [
-        (one.name, layout_of(one, placement.entry(one.name), ranks))
-        for one in record.components
-        if one.name != component.name
-    ] + [(component.name, option.layout)]
-    short = 0
-    for interval, room in enumerate(limits.room):
-        held = sum(held_bytes(layout, timeline, name, interval) for name, layout in others)
-        short = max(short, held - room)
-    for index, node in enumerate(record.nodes):
-        here = [rank for rank, described in enumerate(record.ranks) if described.node == node.name]
-        short = max(short, sum(layout.host[r] for _, layout in others for r in here) - limits.host[index])
-        short = max(short, sum(layout.locked[r] for _, layout in others for r in here) - limits.pinnable[index])
-    return max(short, 0)
-
-
-def _forbidden(
-    record: CalibrationRecord,
-    placement: Placement,
-    component: Component,
-    words: str,
-    chosen: Option,
-    lost: Option,
-    frontier: Frontier,
-) -> Explanation:
-    entry = _full(lost, frontier) if lost.elastic else lost.entry
-    swapped = tuple(entry if one.name == component.name else one for one in placement.components)
-    priced = cost(record, Placement(components=swapped))
-    saved = chosen.seconds - _seconds(lost, frontier)
-    if priced.violations:
-        because = f"{_limit(record, priced.violations[0])}; it would save {saved:.6g} s a request"
-    else:
-        because = f"no safe order of moves from the current placement reaches it; it would save {saved:.6g} s a request"
-    return Explanation(component=component.name, chosen=words, lost=in_words(component, entry), because=because)
+    def _forbidden(self, words: str, lost: Rows) -> Explanation:
+        entry = self.space.entry(lost, 0, self.space.curve.most)
+        swapped = tuple(entry if one.name == self.component.name else one for one in self.placement.components)
+        priced = cost(self.setting.record, Placement(components=swapped))
+        saved = f"it would save {self.seconds - float(lost.times[0, -1]):.6g} s a request"
+        reason = "no safe order of moves from the current placement reaches it"
+        because = f"{_limit(self.setting.record, priced.violations[0]) if priced.violations else reason}; {saved}"
+        lost_words = in_words(self.component, entry)
+        return Explanation(component=self.component.name, chosen=words, lost=lost_words, because=because)
 
 
 def _limit(record: CalibrationRecord, violation: Violation) -> str:

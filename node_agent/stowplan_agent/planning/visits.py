@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stowplan_agent.planning.layout import Layout
-from stowplan_agent.planning.price import load_seconds, pass_layers, stay_seconds
-from stowplan_agent.planning.ring import least_seconds
+from stowplan_agent.planning.price import load_seconds, stay_seconds
 from stowplan_agent.planning.timeline import Timeline
 from stowplan_api.record import CalibrationRecord, Component
 
@@ -53,34 +52,6 @@ class Visits:
         """Part of a request, averaged over workloads; the slowest rank of each stay counts."""
         ranks = [self.times(layout, rank, link) for rank, link in enumerate(self.link_of)]
         return weighted(self.shares, [max(times) for times in zip(*ranks, strict=True)])
-
-    def least(self, layout: Layout) -> float:
-        """A lower bound of `seconds` that simulates nothing."""
-        bounds = []
-        for _, stay in self.stays:
-            slowest = 0.0
-            for index, link in enumerate(self.links):
-                rank = self.link_of.index(index)
-                layers, _ = pass_layers(self.component, layout, stay.run, rank, link)
-                load = load_seconds(layout, rank, link) if stay.loads else 0.0
-                run = least_seconds(stay.run.passes, stay.run.loose_seconds, layers, link.contention)
-                slowest = max(slowest, load + run)
-            bounds.append(slowest)
-        return weighted(self.shares, bounds)
-
-    def most(self) -> float:
-        """More seconds than any entry takes: every byte copied, unpinned, in every pass and once more."""
-        layers = sum(len(group.layer_bytes) for group in self.component.groups)
-        copies = max(
-            self.component.total_bytes() / link.pageable_bytes_per_second + link.latency_seconds * layers
-            for link in self.links
-        )
-        contention = max(link.contention for link in self.links)
-        total = 0.0
-        for share, stay in self.stays:
-            compute = stay.run.loose_seconds + sum(map(sum, stay.run.layer_seconds.values()))
-            total += share * ((stay.run.passes + 1) * copies + contention * stay.run.passes * compute)
-        return total
 
     def _run(self, index: int, layout: Layout, rank: int, link: int) -> float:
         """Seconds of all passes. Lifetimes do not matter to them: options that differ only there share a simulation."""

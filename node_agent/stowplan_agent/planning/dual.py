@@ -1,0 +1,160 @@
+"""A lower bound of every selection at once: each limit gets a price, and each component takes its cheapest row.
+
+Lagrange: for any prices of the limits that are not negative, the seconds of the cheapest rows, with what they use and
+less what the limits are worth, are at most the seconds of the best selection. Prices are searched for that make the
+bound high (steps along the subgradient, Polyak's length); any prices at all give a valid bound. A row whose reduced
+cost is above the cheapest one's by more than the gap to a known selection is not part of any better one: this rules out
+nearly everything, and loses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from stowplan_agent.planning.frame import Frame
+from stowplan_agent.planning.rows import ALWAYS, ELASTIC, HOST, LOCKED, OWN, Rows
+from stowplan_agent.planning.space import Space
+from stowplan_agent.planning.table import Floats, Ints
+
+STEPS: Final = 100
+"""Steps of a search for prices."""
+PATIENCE: Final = 3
+"""Steps without a better bound after which less is hoped for, and steps become shorter."""
+CLOSE: Final = 1e-6
+"""A search that hopes for less than this share ends."""
+FEW: Final = 1500
+"""Rows of a component up to which the search looks at all of them at each step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Seconds a byte of each limit."""
+
+    room: Floats
+    """By component: device memory in its own intervals."""
+    idle: float
+    """Device memory where no component runs."""
+    host: float
+    pins: Floats
+    """By node."""
+
+    def of(self, component: int) -> Floats:
+        """By column of ``Rows.bytes``: what a byte of one component costs."""
+        columns = np.zeros(LOCKED + len(self.pins))
+        columns[ALWAYS] = self.room.sum() + self.idle
+        columns[OWN] = self.room[component]
+        columns[HOST] = self.host
+        columns[LOCKED:] = self.pins
+        return columns
+
+
+class Dual:
+    """The prices of the limits of one frame, for the rows of its components."""
+
+    def __init__(self, spaces: Sequence[Space], frame: Frame) -> None:
+        self.spaces = spaces
+        self.frame = frame
+        self.steps = spaces[0].prices
+        """Prices at which elastic rows change their pins, falling."""
+        limits = [*frame.room, frame.idle_room, frame.host, *frame.pinnable]
+        self.limits = np.array(limits, dtype=np.float64)
+        self.active = np.isfinite(self.limits)
+        self.active[len(frame.room) + 1] &= frame.host_scarce
+        self.active[len(frame.room) + 2 :] &= frame.pins_scarce
+        self.unit = max(frame.weights, 1.0)
+        self.vector: Floats = np.zeros(len(self.limits))
+        """The best prices so far, a unit of bytes."""
+
+    def prices(self) -> Prices:
+        """The best prices so far."""
+        count = len(self.frame.room)
+        each = self.vector / self.unit
+        return Prices(each[:count], float(each[count]), float(each[count + 1]), each[count + 2 :])
+
+    def worth(self) -> float:
+        """Seconds that the limits are worth at these prices."""
+        return float(self.vector[self.active] @ self.limits[self.active]) / self.unit
+
+    def reduced(self, rows: Rows, component: int) -> Floats:
+        """Reduced cost of each row."""
+        prices = self.prices()
+        cost: Floats = rows.times @ self._mix(float(prices.pins.sum())) + rows.bytes @ prices.of(component)
+        return cost
+
+    def search(self, pools: Sequence[Rows], best: float) -> None:
+        """Look for better prices, given the seconds of a known selection."""
+        columns, times, starts = self._columns(pools)
+        elastic = [int(np.flatnonzero(rows.shape == ELASTIC)[0]) if (rows.shape == ELASTIC).any() else -1
+                   for rows in pools]  # fmt: skip
+        limits = np.where(self.active, self.limits, 0.0) / self.unit
+        nodes = slice(len(self.frame.room) + 2, None)
+        vector, found, stale = self.vector, -np.inf, 0
+        hope = np.inf
+        for _ in range(STEPS):
+            price = float(vector[nodes].sum()) / self.unit
+            cost = times @ self._mix(price) + columns @ vector
+            picks = [start + int(cost[start:end].argmin()) for start, end in starts]
+            bound = float(cost[picks].sum() - limits @ vector)
+            slope = columns[picks].sum(axis=0)
+            for place, (pick, (start, _)) in enumerate(zip(picks, starts, strict=True)):
+                if pick - start == elastic[place]:
+                    pinned = sum(p.bytes for p in self.spaces[place].curve.pieces if p.worth > price)
+                    slope[nodes] += pinned / self.unit
+            slope = np.where(self.active, slope - limits, 0.0)
+            slope = np.where((vector <= 0) & (slope < 0), 0.0, slope)
+            if bound > found:
+                hope = min(hope * 2, best - bound) if bound - found < np.inf else (best - bound) / 2
+                self.vector, found, stale, up = vector, bound, 0, slope
+            else:
+                stale += 1
+                if stale % PATIENCE == 0:
+                    hope, vector, bound, slope = hope / 4, self.vector, found, up
+            steep = float(slope @ slope)
+            if steep <= 0 or hope <= CLOSE * best:
+                break
+            vector = np.maximum(vector + (found + hope - bound) / steep * slope, 0.0)
+
+    def _columns(self, pools: Sequence[Rows]) -> tuple[Floats, Floats, list[tuple[int, int]]]:
+        """What each row takes of each limit in units, its times, and where each component's rows start and end."""
+        count, parts, starts, place = len(self.frame.room), [], [], 0
+        for component, rows in enumerate(pools):
+            part = np.zeros((len(rows), len(self.limits)))
+            part[:, : count + 1] = rows.bytes[:, ALWAYS, None]
+            part[:, component] += rows.bytes[:, OWN]
+            part[:, count + 1] = rows.bytes[:, HOST]
+            part[:, count + 2 :] = rows.bytes[:, LOCKED:]
+            parts.append(part)
+            starts.append((place, place + len(rows)))
+            place += len(rows)
+        columns = np.where(self.active, np.concatenate(parts), 0.0) / self.unit
+        return columns, np.concatenate([rows.times for rows in pools]), starts
+
+    def _mix(self, price: float) -> Floats:
+        """Weights of the columns of ``Rows.times`` at one price a locked byte: they lie on straight lines between."""
+        mix = np.zeros(len(self.steps))
+        if price >= self.steps[0]:
+            mix[0] = 1.0
+            return mix
+        above = int(np.flatnonzero(self.steps > price)[-1])
+        part = (self.steps[above] - price) / (self.steps[above] - self.steps[above + 1])
+        mix[above], mix[above + 1] = 1 - part, part
+        return mix
+
+
+def sampled(dual: Dual, rows: Rows, component: int) -> Ints:
+    """A few rows that stand for many in a search for prices: the cheapest ones at prices all over."""
+    if len(rows) <= FEW:
+        return np.arange(len(rows))
+    seconds = rows.times[:, -1]
+    scale = max(float(seconds.max() - seconds.min()), 1e-12) / dual.unit
+    found: set[int] = set(np.argsort(dual.reduced(rows, component))[:200].tolist())
+    for power in range(-8, 5):
+        for columns in ((1, 0, 0), (1, 1, 0), (0, 1, 0), (1, 1, 1), (0, 0, 1)):
+            held = rows.bytes[:, ALWAYS] * columns[0] + rows.bytes[:, OWN] * columns[1]
+            held = held + rows.bytes[:, LOCKED:].sum(axis=1) * columns[2]
+            found.add(int((seconds + scale * 2.0**power * held).argmin()))
+    return np.array(sorted(found))

@@ -1,0 +1,78 @@
+"""Pinned bytes of an Offload: any whole number, so the selection leaves them open and divides them last.
+
+Bringing a component in takes as long as its slowest rank. The seconds fall with the bytes that a node locks for it,
+the steepest part first: while only the slowest ranks pin, each byte saves most. That curve is a few straight pieces,
+so an Offload is one row whatever its pins: at a price a byte it pins exactly the pieces that save more than the price.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from stowplan_agent.planning.table import Floats
+from stowplan_api.record import Link
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A straight piece of the curve."""
+
+    bytes: float
+    """Locked bytes of a node from its start to its end."""
+    worth: float
+    """Seconds of a request that each of them saves."""
+
+
+class Curve:
+    """Seconds of all loads of one component against the bytes that each node locks for it.
+
+    ``ranks`` is how many ranks of each link class a node has, ``loads`` how often a request brings the component in.
+    """
+
+    def __init__(self, total: int, links: Sequence[Link], ranks: Floats, loads: float) -> None:
+        self.total = total
+        self.loads = loads
+        self.slow = [total / link.pageable_bytes_per_second for link in links]
+        self.fast = [total / max(link.pinned_bytes_per_second, link.pageable_bytes_per_second) for link in links]
+        self.ranks = ranks
+        here = [k for k in range(len(links)) if ranks[k]]
+        self.longest = max(self.slow[k] for k in here)
+        """Seconds of one load with nothing pinned."""
+        self.shortest = max(self.fast[k] for k in here)
+        self.pieces: list[Piece] = []
+        self._falls: list[float] = []
+        ends = sorted({self.slow[k] for k in here} | {self.shortest}, reverse=True)
+        for high, low in pairwise(ends):
+            if low < self.shortest:
+                break
+            pinning = [k for k in here if self.slow[k] >= high and self.slow[k] > self.fast[k]]
+            rate = sum(float(ranks[k]) * total / (self.slow[k] - self.fast[k]) for k in pinning)
+            self.pieces.append(Piece(rate * (high - low), loads / rate))
+            self._falls.append(high - low)
+
+    @property
+    def most(self) -> float:
+        """Locked bytes of a node beyond which nothing is saved."""
+        return sum(piece.bytes for piece in self.pieces)
+
+    def at_price(self, price: float) -> float:
+        """Least seconds of all loads plus ``price`` times locked bytes."""
+        return self.loads * self.longest - sum(max(one.worth - price, 0.0) * one.bytes for one in self.pieces)
+
+    def pins(self, locked: float) -> tuple[int, ...]:
+        """Pinned bytes of a rank of each link class when a node locks ``locked`` bytes."""
+        time = self.longest
+        for piece, fall in zip(self.pieces, self._falls, strict=True):
+            taken = min(locked, piece.bytes)
+            time -= fall * taken / piece.bytes if piece.bytes else 0.0
+            locked -= taken
+        found = []
+        for slow, fast, ranks in zip(self.slow, self.fast, self.ranks, strict=True):
+            share = (slow - time) / (slow - fast) if ranks and slow > fast else 0.0
+            # A share that is whole but for rounding is whole; everything else is cut, so that no limit is passed.
+            found.append(int(np.clip(np.floor(share * self.total + 1e-3), 0, self.total)))
+        return tuple(found)

@@ -1,0 +1,112 @@
+"""The limits of a record as the selection sees them: a few sums over components, whatever the number of ranks.
+
+A component runs alone, so device memory asks of every component that what always is on the device, of all components
+together, and its own ring, load or whole fit the tightest of its own intervals. All ranks of a node lock the same
+bytes if their links are alike, and hold the same host copies. So eight ranks are no harder than one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from stowplan_agent.planning.limits import activation_bytes, weight_room
+from stowplan_agent.planning.table import Floats
+from stowplan_agent.planning.timeline import Timeline
+from stowplan_api.record import CalibrationRecord
+
+Names = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What a selection must stay within. Bytes are whole numbers in floats, exact up to 2^53."""
+
+    components: Names
+    room: Floats
+    """By component: bytes that fit its tightest own interval; infinite for one that never runs."""
+    idle_room: float
+    """Bytes that fit the tightest interval in which no component runs."""
+    host: float
+    """Bytes of host copies a rank."""
+    pinnable: Floats
+    """By node: bytes that can be locked."""
+    weights: float
+    """Bytes of all components."""
+    ranks_of: Floats
+    """Node by link class: how many ranks it has."""
+    ranks: tuple[tuple[int, ...], ...]
+    """By node: indexes of its ranks."""
+    peaks: tuple[Peak, ...]
+
+    @property
+    def pins_scarce(self) -> bool:
+        """Whether some node cannot lock a host copy of everything on every rank."""
+        return bool((self.ranks_of.sum(axis=1) * self.weights > self.pinnable).any())
+
+    @property
+    def host_scarce(self) -> bool:
+        """Whether some node cannot hold a host copy of everything on every rank."""
+        return self.weights > self.host
+
+    @property
+    def nodes_alike(self) -> bool:
+        """Whether all nodes have as many ranks of each link class."""
+        return bool((self.ranks_of == self.ranks_of[0]).all())
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The largest interval of some ranks with the same activations: what ties are broken by."""
+
+    ranks: int
+    outside: float
+    """Bytes outside the allocator, of all these ranks together."""
+    own: Floats
+    """By component: largest activations of its own intervals; minus infinity for one that never runs."""
+    idle: float
+    """Largest activations of the intervals in which no component runs."""
+
+
+def frame_of(record: CalibrationRecord, timeline: Timeline, links: list[int]) -> Frame:
+    """The frame of a record; ``links`` is the link class of each rank."""
+    names = tuple(component.name for component in record.components)
+    room = [min(ranks) for ranks in weight_room(record)]
+    at_home = {index for own in timeline.own.values() for index in own}
+    idle = [index for index in range(len(record.intervals)) if index not in at_home]
+    ranks_of = np.zeros((len(record.nodes), max(links) + 1))
+    for index, rank in enumerate(record.ranks):
+        ranks_of[[node.name for node in record.nodes].index(rank.node), links[index]] += 1
+    used = [index for index in range(len(record.nodes)) if ranks_of[index].any()]
+    host = min(record.nodes[index].host_bytes // int(ranks_of[index].sum()) for index in used)
+    return Frame(
+        components=names,
+        room=np.array([min((room[i] for i in timeline.own[name]), default=np.inf) for name in names]),
+        idle_room=float(min((room[i] for i in idle), default=np.inf)),
+        host=float(host),
+        pinnable=np.array([float(record.nodes[index].pinnable_bytes) for index in used]),
+        weights=float(sum(component.total_bytes() for component in record.components)),
+        ranks_of=ranks_of[used],
+        ranks=tuple(
+            tuple(i for i, rank in enumerate(record.ranks) if rank.node == record.nodes[index].name) for index in used
+        ),
+        peaks=_peaks(record, timeline, idle),
+    )
+
+
+def _peaks(record: CalibrationRecord, timeline: Timeline, idle: list[int]) -> tuple[Peak, ...]:
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for rank in range(len(record.ranks)):
+        alike.setdefault(tuple(activation_bytes(one, rank) for one in record.intervals), []).append(rank)
+    return tuple(
+        Peak(
+            ranks=len(ranks),
+            outside=float(sum(record.ranks[rank].outside_bytes for rank in ranks)),
+            own=np.array(
+                [max((float(held[i]) for i in timeline.own[c.name]), default=-np.inf) for c in record.components]
+            ),
+            idle=float(max((held[i] for i in idle), default=-np.inf)),
+        )
+        for held, ranks in alike.items()
+    )

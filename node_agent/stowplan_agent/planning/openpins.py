@@ -1,0 +1,112 @@
+"""Pins of a shape: a few points that no choice of pins improves on, and every choice of pins there is.
+
+The bound of a run falls in straight lines as more bytes are pinned: first as long as the link decides, then more slowly
+as long as copies slow compute. So whatever a locked byte costs, the best a shape can do is one of the points where the
+line turns. Only shapes that some point keeps in the running are pinned layer by layer.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from stowplan_agent.planning.pricing import ShapePricer
+from stowplan_agent.planning.shares import ShareSearch
+from stowplan_agent.planning.table import Floats, Ints
+from stowplan_agent.planning.visits import StayTimes, Visits
+
+MOST_PINS: Final = 4000
+"""Pin counts of all groups together up to which each combination of a shape is priced."""
+
+
+class Point(NamedTuple):
+    """A point of every shape."""
+
+    seconds: Floats
+    locked: Floats
+    """Shape by link class: bytes a rank."""
+
+
+def open_points(pricer: ShapePricer, visits: Visits, shapes: Ints) -> list[Point]:
+    """Points of ``shapes`` such that no choice of pins is below all lines through them."""
+    table = pricer.table
+    streamed = table.host[shapes] - table.load[shapes]
+    loose = np.where(table.loose_forward[shapes], float(table.component.loose_bytes), 0.0)
+    loaded = table.load[shapes] - loose
+    none = np.zeros(len(shapes))
+    if len(visits.links) == 1:
+        turns = [pricer.course(stay.run).turn(shapes, visits.links[0]) for _, stay in visits.stays]
+        return [
+            Point(pricer.relaxed(shapes, pinned, also, 0), (pinned + also)[:, None])
+            for pinned in (none, *turns, streamed)
+            for also in (none, loaded)
+        ]
+    full = [pricer.relaxed(shapes, streamed, loaded, link) for link in range(len(visits.links))]
+    floor = np.maximum.reduce(full)
+    if len(table.groups) > 1 or len(visits.stays) > 1:
+        return [Point(floor, np.zeros((len(shapes), len(visits.links))))]
+    curves = []
+    for link, speed in enumerate(visits.links):
+        turn = pricer.course(visits.stays[0][1].run).turn(shapes, speed)
+        ways = [(none, none), (turn, none), (streamed, none), (streamed, loaded)]
+        curves.append(([pricer.relaxed(shapes, *way, link) for way in ways], [sum(way, none) for way in ways]))
+    goals = [np.maximum(seconds, floor) for times, _ in curves for seconds in times]
+    return [Point(goal, np.stack([_needed(*curve, goal) for curve in curves], axis=1)) for goal in goals]
+
+
+def _needed(times: list[Floats], pinned: list[Floats], goal: Floats) -> Floats:
+    """The fewest bytes with which a falling curve of straight lines reaches ``goal``."""
+    need = pinned[-1].copy()
+    for index in range(len(times) - 1, 0, -1):
+        high, low = times[index - 1], times[index]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            part = np.where(high > low, np.clip((high - goal) / (high - low), 0.0, 1.0), 0.0)
+        within = low <= goal
+        need = np.where(within, pinned[index - 1] + part * (pinned[index] - pinned[index - 1]), need)
+    return np.where(times[0] <= goal, pinned[0], need)
+
+
+def all_pins(pricer: ShapePricer, visits: Visits, shapes: Ints) -> tuple[Ints, Ints, set[str]]:
+    """Every choice of pins of ``shapes`` that can be worth it: shape and pins (group by link class) of each, and what
+    was left out."""
+    if not len(shapes):
+        return shapes, np.zeros((0, len(pricer.table.groups), len(visits.links)), dtype=np.int64), set()
+    reasons: set[str] = set()
+    vectors = [_vectors(tuple(int(one) for one in pricer.table.most[shape]), reasons) for shape in shapes]
+    if len(visits.links) == 1:
+        chosen = np.repeat(shapes, [len(each) for each in vectors])
+        return chosen, np.concatenate(vectors)[:, :, None], reasons
+    counts, pins = [], []
+    for shape, each in zip(shapes, vectors, strict=True):
+        rows = np.full(len(each), shape)
+        ladders = [pricer.exact(rows, each, link) for link in range(len(visits.links))]
+        known = {tuple(vector): index for index, vector in enumerate(each.tolist())}
+        locked = pricer.locked(rows, each)
+
+        def price(link: int, vector: tuple[int, ...], ladders=ladders, known=known) -> StayTimes:  # type: ignore[no-untyped-def]
+            return tuple(ladders[link][known[vector]].tolist())
+
+        search = ShareSearch(sorted(known), len(ladders), visits.shares, price, lambda v, k=known, b=locked: b[k[v]])  # type: ignore[misc]
+        found = search.choices()
+        reasons |= search.left_out
+        counts.append(len(found))
+        pins += [np.array(one.vectors, dtype=np.int64).T for one in found]
+    return np.repeat(shapes, counts), np.stack(pins), reasons
+
+
+def _vectors(most: tuple[int, ...], reasons: set[str]) -> Ints:
+    size = 1
+    for count in most:
+        size *= count + 1
+    if size <= MOST_PINS or len(most) == 1:
+        return np.array(list(product(*(range(count + 1) for count in most))), dtype=np.int64)
+    reasons.add("groups are pinned one after the other, in steps of an eighth of each")
+    steps: set[tuple[int, ...]] = set()
+    for index, count in enumerate(most):
+        for eighth in range(9):
+            part = count * eighth // 8
+            steps.add(most[:index] + (part,) + (0,) * (len(most) - index - 1))
+            steps.add((0,) * index + (part,) + most[index + 1 :])
+    return np.array(sorted(steps), dtype=np.int64)

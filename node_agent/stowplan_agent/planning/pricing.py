@@ -1,0 +1,163 @@
+"""Seconds of the shapes of one component under given pins: a lower bound at once, exactly when it is asked for.
+
+The bound is `ring.least_seconds` in columns; the exact seconds are `lanes.lane_seconds` of the runs that differ, each
+of which is simulated once, whatever the lifetimes, the pins of a resident set, and the number of ranks.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from stowplan_agent.planning.course import PassColumns
+from stowplan_agent.planning.lanes import lane_seconds
+from stowplan_agent.planning.table import Bools, Floats, Ints, ShapeTable
+from stowplan_agent.planning.visits import Visits
+from stowplan_api.record import Link, Run
+
+
+class ShapePricer:
+    """Prices the shapes of a table. ``pins`` are pinned layers, row by group; ``link`` is the class of a link."""
+
+    def __init__(self, visits: Visits) -> None:
+        self.visits = visits
+        self.component = visits.component
+        self._known: dict[tuple[int, int], tuple[Ints, Floats]] = {}
+        self._courses: dict[int, PassColumns] = {}
+        self.simulated = 0
+        """Runs that were simulated."""
+
+    @cached_property
+    def table(self) -> ShapeTable:
+        """All shapes; made when a shape is first needed."""
+        return ShapeTable(self.component)
+
+    def locked(self, shapes: Ints, pins: Ints) -> Floats:
+        """Locked bytes a rank."""
+        total = np.zeros(len(shapes))
+        for index, table in enumerate(self.table.groups):
+            total += table.copied[self.table.way[shapes, index], pins[:, index]]
+        return total
+
+    def bound(self, shapes: Ints, pins: Ints, link: int) -> Floats:
+        """Lower bounds of seconds, row by stay."""
+        stays = [
+            (self._load(shapes, pins, self.visits.links[link]) if stay.loads else 0.0)
+            + self._least(shapes, pins, stay.run, self.visits.links[link])
+            for _, stay in self.visits.stays
+        ]
+        return np.stack(stays, axis=1) if stays else np.zeros((len(shapes), 0))
+
+    def exact(self, shapes: Ints, pins: Ints, link: int) -> Floats:
+        """Seconds, row by stay."""
+        stays = [
+            (self._load(shapes, pins, self.visits.links[link]) if stay.loads else 0.0)
+            + self._runs(shapes, pins, index, link)
+            for index, (_, stay) in enumerate(self.visits.stays)
+        ]
+        return np.stack(stays, axis=1) if stays else np.zeros((len(shapes), 0))
+
+    def relaxed(self, shapes: Ints, streamed: Floats, loaded: Floats, link: int) -> Floats:
+        """Lower bounds of seconds, averaged over workloads, if ``streamed`` bytes of what is streamed are pinned, in
+        any order, and ``loaded`` bytes of what is brought in."""
+        speed = self.visits.links[link]
+        total = np.zeros(len(shapes))
+        for share, stay in self.visits.stays:
+            course = self.course(stay.run)
+            pinned = np.minimum(streamed, course.streamed[shapes])
+            copies = course.copies(shapes, pinned, speed)
+            first = speed.latency_seconds + course.first[shapes] / speed.pinned_bytes_per_second
+            total += share * course.least(shapes, copies, first, speed)
+            if stay.loads:
+                rest = self.table.load[shapes] - loaded
+                total += share * (loaded / speed.pinned_bytes_per_second + rest / speed.pageable_bytes_per_second)
+        return total
+
+    def course(self, run: Run) -> PassColumns:
+        """What the passes of one stay are made of, in columns."""
+        if id(run) not in self._courses:
+            self._courses[id(run)] = PassColumns(self.table, run)
+        return self._courses[id(run)]
+
+    def _load(self, shapes: Ints, pins: Ints, link: Link) -> Floats:
+        pinned = np.zeros(len(shapes))
+        for index, table in enumerate(self.table.groups):
+            way, count = self.table.way[shapes, index], pins[:, index]
+            pinned += table.copied[way, count] - table.copied[way, np.minimum(count, table.count[way])]
+        rest = self.table.load[shapes] - pinned
+        seconds: Floats = pinned / link.pinned_bytes_per_second + rest / link.pageable_bytes_per_second
+        return seconds
+
+    def _least(self, shapes: Ints, pins: Ints, run: Run, link: Link) -> Floats:
+        course = self.course(run)
+        pinned = np.zeros(len(shapes))
+        fast = np.zeros(len(shapes), dtype=np.bool_)
+        for index, table in enumerate(self.table.groups):
+            if table.name in run.layer_seconds:
+                way = self.table.way[shapes, index]
+                count = np.minimum(pins[:, index], table.count[way])
+                pinned += table.copied[way, count]
+                fast |= (count > 0) & (course.leader[shapes] == index)
+        rate = np.where(fast, link.pinned_bytes_per_second, link.pageable_bytes_per_second)
+        first = link.latency_seconds + course.first[shapes] / rate
+        return course.least(shapes, course.copies(shapes, pinned, link), first, link)
+
+    def _runs(self, shapes: Ints, pins: Ints, stay: int, link: int) -> Floats:
+        """Seconds of all passes of one stay: looked up, and simulated where they are new."""
+        keys = self._keys(shapes, pins)
+        known, values = self._known.get((stay, link), (np.empty(0, dtype=np.int64), np.empty(0)))
+        new = np.setdiff1d(keys, known)
+        if len(new):
+            _, row = np.unique(keys, return_index=True)
+            row = row[np.isin(keys[row], new, assume_unique=True)]
+            known = np.concatenate([known, keys[row]])
+            values = np.concatenate([values, self._simulated(shapes[row], pins[row], stay, link)])
+            self.simulated += len(row)
+            order = np.argsort(known)
+            known, values = known[order], values[order]
+            self._known[stay, link] = (known, values)
+        return values[np.searchsorted(known, keys)]
+
+    def _keys(self, shapes: Ints, pins: Ints) -> Ints:
+        """A whole number for each way to stream and to pin what is streamed."""
+        key = np.zeros(len(shapes), dtype=np.int64)
+        for index, table in enumerate(self.table.groups):
+            way = self.table.way[shapes, index]
+            key = key * len(table.streams) + way
+            key = key * (table.layers + 1) + np.minimum(pins[:, index], table.count[way])
+        return key
+
+    def _simulated(self, shapes: Ints, pins: Ints, stay: int, link: int) -> Floats:
+        run, speed = self.visits.stays[stay][1].run, self.visits.links[link]
+        streamed: list[Bools] = []
+        copies: list[Floats] = []
+        slots: list[Ints] = []
+        seconds: list[float] = []
+        ring_of: list[int] = []
+        for index, table in enumerate(self.table.groups):
+            layers = run.layer_seconds.get(table.name)
+            if layers is None:
+                continue
+            way = self.table.way[shapes, index]
+            mask = table.streamed[:, way]
+            pinned = np.cumsum(mask, axis=0) <= pins[:, index]
+            fast = table.sizes[:, None] / speed.pinned_bytes_per_second
+            slow = table.sizes[:, None] / speed.pageable_bytes_per_second
+            streamed.append(mask)
+            copies.append(np.where(mask, speed.latency_seconds + np.where(pinned, fast, slow), 0.0))
+            ring_of += [len(slots)] * table.layers
+            slots.append(table.slots[way])
+            seconds += layers
+        if not seconds:
+            return np.full(len(shapes), run.passes * run.loose_seconds)
+        return lane_seconds(
+            run.passes,
+            run.loose_seconds,
+            seconds,
+            ring_of,
+            np.stack(slots),
+            np.concatenate(copies),
+            np.concatenate(streamed),
+            speed.contention,
+        )

@@ -1,0 +1,167 @@
+"""The best selection that safe moves lead to, for when no order of moves leads to the best one there is.
+
+Every component moves at most once, from its current entry to its chosen one, and what is held must be within limits
+after every move. So the search goes through the sets of components that have moved: to each set belong the labels of
+what they moved to, each within limits beside the current entries of all others. From a label, one more component moves.
+A label that is nowhere better than another one of its set leads to nothing better either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from stowplan_agent.planning.labels import Labels, Ledger, undominated
+from stowplan_agent.planning.rows import CURRENT, Rows, joined
+from stowplan_agent.planning.search import Search
+from stowplan_agent.planning.table import Floats
+from stowplan_agent.planning.ties import TieBreak
+from stowplan_api.placement import Placement
+
+UNMOVED: Final = -1
+Found = list[tuple[Labels, int]]
+"""Labels of sets of moved components (rows in the record's order), and which one."""
+
+
+class Reach:
+    """The selections that can be reached from the current entries, in the frame of a finished search."""
+
+    def __init__(self, search: Search) -> None:
+        self.search, self.spaces = search, search.spaces
+        self.current = [space.whole() for space in self.spaces]
+        self.current = [rows.take(rows.shape == CURRENT) for rows in self.current]
+
+    def placement(self) -> Placement | None:
+        """The best placement that can be reached, and None when there is none; ``search.best`` are then its seconds."""
+        search = self.search
+        search.best = self._start()
+        pools = self._pools()
+        ledger = Ledger(search.frame, self.spaces[0].prices, ties=True)
+        ends = self._ends(ledger, pools, np.inf)
+        if not ends:
+            return None
+        search.best = min(float(ledger.seconds(labels.columns[[one]])[0]) for labels, one in ends)
+        ties = TieBreak(search)
+        budget = ties.budget + ties.slack
+        within = [(labels, one) for labels, one in ends if np.isfinite(ledger.needed(labels.columns[[one]], budget)[0])]
+        keys = [
+            (float(labels.columns[one, ledger.changes]), float(ledger.peak(labels.columns[[one]])[0]))
+            for labels, one in within
+        ]
+        ledger.most_changes, ledger.most_peak = min(keys)
+        pools = ties.repinned(ledger, pools, self.current)
+        within = self._ends(ledger, pools, budget)
+        least = min(float(ties.locked(ledger, labels.columns[[one]])[0]) for labels, one in within)
+        placements = [
+            ties.placed(*self._chosen(pools, labels, one), labels.columns[one], ledger)
+            for labels, one in within
+            if float(ties.locked(ledger, labels.columns[[one]])[0]) <= least + 1
+        ]
+        return min(placements, key=lambda one: one.canonical())
+
+    def _start(self) -> float:
+        """Seconds of the current placement if it is within limits: reached without a move."""
+        ledger = self.search.ledger
+        columns = self._beside(ledger, 0)[None, :]
+        return float(ledger.seconds(columns)[0]) if bool(ledger.fit(columns)[0]) else np.inf
+
+    def _pools(self) -> list[Rows]:
+        """Rows that are fast enough and fit beside the smallest of all others, exactly priced."""
+        search, ledger = self.search, self.search.ledger
+        scarce = search.frame.pins_scarce
+        pools = [space.coarse(scarce=scarce) for space in self.spaces]
+        while True:
+            pools = search.within(pools) if np.isfinite(search.best) else pools
+            pools = [self._that_fit(ledger, pools, c) for c in range(len(pools))]
+            if any(rows.open.any() for rows in pools):
+                pools = [space.opened(rows) for space, rows in zip(self.spaces, pools, strict=True)]
+            elif not all(rows.priced.all() for rows in pools):
+                pools = [search.some(rows, c, self.spaces[c].priced, ~rows.priced) for c, rows in enumerate(pools)]
+            else:
+                break
+        pools = [space.gridded(rows) if scarce else rows for space, rows in zip(self.spaces, pools, strict=True)]
+        return [rows.take(rows.shape != CURRENT) for rows in pools]
+
+    def _that_fit(self, ledger: Ledger, pools: Sequence[Rows], component: int) -> Rows:
+        rest = np.where(ledger.largest, -np.inf, 0.0)
+        for other, rows in enumerate(pools):
+            if other != component:
+                both = joined([rows, self.current[other]])
+                rest = ledger.joined(rest, ledger.columns(both, other).min(axis=0))
+        rows = pools[component]
+        return rows.take(ledger.fit(ledger.joined(ledger.columns(rows, component), rest)))
+
+    def _beside(self, ledger: Ledger, moved: int) -> Floats:
+        """Columns of the current entries of all components that have not moved."""
+        total: Floats = np.where(ledger.largest, -np.inf, 0.0)
+        for component, row in enumerate(self.current):
+            if not moved >> component & 1:
+                total = ledger.joined(total, ledger.columns(row, component)[0])
+        return total
+
+    def _ends(self, ledger: Ledger, pools: Sequence[Rows], budget: float) -> Found:
+        """All labels within limits and the budget of seconds, of every set of moved components."""
+        count = len(pools)
+        tables = [ledger.columns(rows, c) for c, rows in enumerate(pools)]
+        fronts = [undominated(table[:, ledger.judged]) for table in tables]
+        quickest = [
+            min(float(table[:, ledger.times][:, -1].min(initial=np.inf)),
+                float(ledger.columns(self.current[c], c)[0, ledger.times][-1]))
+            for c, table in enumerate(tables)
+        ]  # fmt: skip
+        most = min(budget, self.search.budget())
+        nothing = np.where(ledger.largest, -np.inf, 0.0)[None, :]
+        sets = {0: Labels(nothing, np.full((1, count), UNMOVED), np.zeros(1))}
+        found: Found = []
+        for moved in range(1 << count):
+            labels = sets.get(moved) if moved == 0 else self._set(ledger, sets, tables, fronts, quickest, moved, most)
+            if labels is None:
+                continue
+            sets[moved] = labels
+            full = ledger.joined(labels.columns, self._beside(ledger, moved))
+            good = ledger.fit(full) & np.isfinite(ledger.needed(full, budget)) if budget < np.inf else ledger.fit(full)
+            whole = Labels(full, labels.rows, labels.spent)
+            found += [(whole, int(one)) for one in np.flatnonzero(good)]
+        return found
+
+    def _set(
+        self,
+        ledger: Ledger,
+        sets: dict[int, Labels],
+        tables: Sequence[Floats],
+        fronts: Sequence[np.ndarray[tuple[int], np.dtype[np.int64]]],
+        quickest: Sequence[float],
+        moved: int,
+        most: float,
+    ) -> Labels | None:
+        parts = []
+        beside = self._beside(ledger, moved)
+        waiting = sum(each for c, each in enumerate(quickest) if not moved >> c & 1)
+        for last in range(len(tables)):
+            before = sets.get(moved ^ (1 << last)) if moved >> last & 1 else None
+            if before is None or not len(before):
+                continue
+            one = np.repeat(np.arange(len(before)), len(fronts[last]))
+            row = np.tile(fronts[last], len(before))
+            columns = ledger.joined(before.columns[one], tables[last][row])
+            mask = columns[:, ledger.times][:, -1] + waiting <= most
+            one, row, columns = one[mask], row[mask], columns[mask]
+            mask = ledger.fit(ledger.joined(columns, beside))
+            one, row, columns = one[mask], row[mask], columns[mask]
+            rows = before.rows[one].copy()
+            rows[:, last] = row
+            parts.append(Labels(columns, rows, np.zeros(len(rows))))
+        if not parts:
+            return None
+        both = Labels(*(np.concatenate([getattr(p, n) for p in parts]) for n in ("columns", "rows", "spent")))
+        return both.take(undominated(both.columns[:, ledger.judged]))
+
+    def _chosen(self, pools: Sequence[Rows], labels: Labels, one: int) -> tuple[list[Rows], list[int]]:
+        """Rows of one label, those of components that have not moved included."""
+        row = labels.rows[one]
+        return (
+            [pools[c] if row[c] != UNMOVED else self.current[c] for c in range(len(pools))],
+            [int(each) if each != UNMOVED else 0 for each in row],
+        )

@@ -1,0 +1,57 @@
+"""Options of one component as rows of numbers.
+
+A row is one entry that the component may have, or what no such entry can be better than: its seconds may still be a
+lower bound, and its pins may still be open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Final
+
+import numpy as np
+
+from stowplan_agent.planning.table import Bools, Floats, Ints
+
+RESIDENT: Final = -1
+ELASTIC: Final = -2
+"""Offload whose pinned bytes the selection still chooses."""
+OFFLOAD: Final = -3
+"""Offload with the pinned bytes of each link class in ``pins``."""
+CURRENT: Final = -4
+"""The current entry."""
+
+ALWAYS, OWN, HOST, LOCKED = 0, 1, 2, 3
+"""Columns of ``bytes``; locked bytes have one column a node, from `LOCKED` on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Columns with one entry a row."""
+
+    bytes: Floats
+    """Row by column: always on the device, also in own intervals, host copy a rank, locked on each node."""
+    times: Floats
+    """Row by price: seconds of a request, averaged over workloads, plus locked bytes times the price. All the same but
+    for an elastic row."""
+    shape: Ints
+    """Index into the shape table, or one of the constants above."""
+    pins: Ints
+    """Row by group by link class: pinned layers, or bytes of an Offload."""
+    priced: Bools
+    """Whether the seconds are exact; if not, they are a lower bound."""
+    open: Bools
+    """Whether the row stands for all choices of pins of its shape."""
+
+    def __len__(self) -> int:
+        return len(self.shape)
+
+    def take(self, index: Ints | Bools) -> Rows:
+        """Some of the rows."""
+        return Rows(*(getattr(self, one.name)[index] for one in fields(self)))
+
+
+def joined(parts: Sequence[Rows]) -> Rows:
+    """All rows of ``parts``, in order."""
+    return Rows(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(Rows)))

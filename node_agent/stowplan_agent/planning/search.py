@@ -1,0 +1,226 @@
+"""The fastest selection within limits, with its proof.
+
+Three tools, each lossless, take turns until nothing is left to rule out: the bound of `dual` drops rows that cannot be
+part of anything as fast as the best selection known; what is left is opened to all its pins and priced exactly; and
+`labels` finds better selections, and in the end the best one. The proof is that no label within the budget is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from stowplan_agent.planning.dual import Dual, sampled
+from stowplan_agent.planning.frame import Frame
+from stowplan_agent.planning.labels import Labels, Ledger, merged
+from stowplan_agent.planning.rows import ALWAYS, HOST, LOCKED, OWN, Rows, joined
+from stowplan_agent.planning.space import Space
+from stowplan_agent.planning.table import Bools, Floats
+
+TOLERANCE: Final = 1e-6
+"""Times within this share of each other count as equal (PLANNING.md, small print)."""
+ROUNDING: Final = 1e-9
+"""Relative: bounds that differ by less are the same sum in another order."""
+DOZEN: Final = 12
+"""Rows that are priced together where the first of them is asked for."""
+TOP: Final = 120
+"""Rows of each component among which a better selection is looked for."""
+EXTRA: Final = (0.0, 1e-4, 1e-2, 1.0)
+"""Shares of a request by which prices are raised for a part of them."""
+WIDTH: Final = 300
+"""Labels that such a look keeps."""
+MOST_AT_ONCE: Final = 1000
+"""Rows of a component that are opened or priced before bounds are looked at again."""
+FORKS: Final = 3
+"""Rows up to which a component is decided first, row by row, where the bound is not sharp."""
+SMALL: Final = 400
+"""Rows of a part that is not split."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A part of the space: rows of each component that can be part of a best selection, at prices that say so."""
+
+    pools: list[Rows]
+    dual: Dual
+    vector: Floats
+
+    def spent(self) -> list[Floats]:
+        """Reduced cost of the rows of each pool."""
+        self.dual.vector = self.vector
+        return [self.dual.reduced(rows, component) for component, rows in enumerate(self.pools)]
+
+
+class Search:
+    """The search for the fastest selection of one frame."""
+
+    def __init__(self, spaces: Sequence[Space], frame: Frame, between: float) -> None:
+        self.spaces, self.frame, self.between = spaces, frame, between
+        self.dual = Dual(spaces, frame)
+        self.ledger = Ledger(frame, spaces[0].prices, ties=False)
+        self.best = np.inf
+        """Seconds of the best selection so far, without what runs between components."""
+        self.chosen: list[Rows] = []
+        """Its rows, one a component."""
+        self.leaves: list[Leaf] = []
+
+    def run(self) -> bool:
+        """Find the fastest selection, and all parts of the space with something as fast; False if nothing fits."""
+        if not self._first():
+            return False
+        pools = [space.coarse(scarce=self.frame.pins_scarce) for space in self.spaces]
+        self._descend(pools)
+        self._part(pools)
+        leaves, self.leaves = self.leaves, []
+        for leaf in leaves:
+            self.dual.vector = leaf.vector
+            kept = self.within(leaf.pools)
+            if all(map(len, kept)):
+                self.leaves.append(Leaf(kept, leaf.dual, leaf.vector))
+        return True
+
+    def _part(self, pools: Sequence[Rows]) -> None:
+        """Search a part of the space: split it where the bound is not sharp, until it is small enough to go through."""
+        while True:
+            few = [rows.take(sampled(self.dual, rows, c)) for c, rows in enumerate(pools)]
+            self.dual.search(few, self.best)
+            pools = self.within(pools)
+            if not all(map(len, pools)):
+                return
+            if self._improve(pools):
+                pools = self.within(pools)
+            split = [c for c, rows in enumerate(pools) if 1 < len(rows) <= FORKS]
+            if sum(map(len, pools)) > SMALL and split:
+                largest = max(split, key=lambda c: float(np.ptp(pools[c].bytes[:, :HOST].sum(axis=1))))
+                vector = self.dual.vector
+                for row in np.argsort(self.dual.reduced(pools[largest], largest), kind="stable"):
+                    self.dual.vector = vector
+                    self._part([*pools[:largest], pools[largest].take(np.array([row])), *pools[largest + 1 :]])
+                return
+            if any(rows.open.any() for rows in pools):
+                pools = [self.some(rows, c, self.spaces[c].opened, rows.open) for c, rows in enumerate(pools)]
+            elif not all(rows.priced.all() for rows in pools):
+                pools = [self.some(rows, c, self.spaces[c].priced, ~rows.priced) for c, rows in enumerate(pools)]
+            else:
+                break
+        self._take(pools, self._merge(pools))
+        self.leaves.append(Leaf(pools, self.dual, self.dual.vector))
+
+    def _first(self) -> bool:
+        """Whether anything is within limits; its seconds are a start."""
+        pools = [space.smallest() for space in self.spaces]
+        ledger = Ledger(self.frame, self.spaces[0].prices, ties=False)
+        ledger.judged = np.zeros_like(ledger.judged)
+        ledger.judged[:2] = True
+        ledger.judged[2] = self.frame.host_scarce
+        nothing = [np.zeros(len(rows)) for rows in pools]
+        labels = merged(ledger, pools, nothing, np.inf)[-1]
+        if not len(labels):
+            return False
+        one = int(ledger.seconds(labels.columns).argmin())
+        chosen = [
+            space.priced(rows.take(labels.rows[one, c : c + 1]))
+            for c, (space, rows) in enumerate(zip(self.spaces, pools, strict=True))
+        ]
+        self._take(chosen, merged(self.ledger, chosen, [np.zeros(1)] * len(chosen), np.inf)[-1])
+        return True
+
+    def _take(self, pools: Sequence[Rows], labels: Labels) -> bool:
+        """Whether one of these selections, all exact, is faster than the best so far."""
+        if not len(labels):
+            return False
+        seconds = self.ledger.seconds(labels.columns)
+        one = int(seconds.argmin())
+        if seconds[one] >= self.best:
+            return False
+        self.best = float(seconds[one])
+        self.chosen = [rows.take(labels.rows[one, c : c + 1]) for c, rows in enumerate(pools)]
+        return True
+
+    def _descend(self, pools: Sequence[Rows]) -> None:
+        """Change one component at a time to what is fastest beside the others, until none gets faster."""
+        stale, component = 0, 0
+        while stale < len(pools):
+            rest = np.where(self.ledger.largest, -np.inf, 0.0)
+            for other, row in enumerate(self.chosen):
+                if other != component:
+                    rest = self.ledger.joined(rest, self.ledger.columns(row, other)[0])
+            better = self._fastest_beside(rest, pools[component], component)
+            stale = 0 if better else stale + 1
+            component = (component + 1) % len(pools)
+
+    def _fastest_beside(self, rest: Floats, rows: Rows, component: int) -> bool:
+        space = self.spaces[component]
+        while True:
+            columns = self.ledger.joined(self.ledger.columns(rows, component), rest)
+            seconds = np.where(self.ledger.fit(columns), self.ledger.seconds(columns), np.inf)
+            rows = rows.take(np.argsort(seconds, kind="stable")[: int((seconds < self.best).sum())])
+            if not len(rows):
+                return False
+            first = rows.take(np.arange(1))
+            few = np.arange(len(rows)) < DOZEN
+            if first.open[0]:
+                rows = joined([space.opened(first), rows.take(rows.shape != first.shape[0])])
+            elif not first.priced[0]:
+                rows = joined([space.priced(rows.take(few)), rows.take(~few)])
+            else:
+                self.best = float(np.sort(seconds)[0])
+                self.chosen[component] = first
+                return True
+
+    def budget(self) -> float:
+        """The most seconds that count as equal to the best so far, and a little for rounding."""
+        return (self.best + self.between) * (1 + TOLERANCE + ROUNDING) - self.between
+
+    def within(self, pools: Sequence[Rows]) -> list[Rows]:
+        """Only rows that can be part of a selection within the budget."""
+        spent = [self.dual.reduced(rows, c) for c, rows in enumerate(pools)]
+        cheapest = [float(each.min()) for each in spent]
+        gap = self.budget() + self.dual.worth() - sum(cheapest)
+        return [rows.take(each <= least + gap) for rows, each, least in zip(pools, spent, cheapest, strict=True)]
+
+    def _merge(self, pools: Sequence[Rows], width: int | None = None) -> Labels:
+        spent = [self.dual.reduced(rows, c) for c, rows in enumerate(pools)]
+        return merged(self.ledger, pools, spent, self.budget() + self.dual.worth(), width=width)[-1]
+
+    def _improve(self, pools: Sequence[Rows]) -> bool:
+        """Look for a faster selection among the cheapest rows."""
+        few, before = [], self.best
+        for component, (space, rows) in enumerate(zip(self.spaces, pools, strict=True)):
+            cheap = space.opened(self._cheap(rows, component))
+            few.append(self._cheap(cheap, component))
+        labels = self._merge(few, WIDTH)
+        labels = labels.take(np.argsort(self.ledger.seconds(labels.columns), kind="stable")[:DOZEN])
+        used = [np.unique(labels.rows[:, c]) for c in range(len(pools))]
+        if len(labels):
+            priced = [space.priced(rows.take(index)) for space, rows, index in zip(self.spaces, few, used, strict=True)]
+            self._take(priced, self._merge(priced))
+        self._descend(pools)
+        return self.best < before
+
+    def _cheap(self, rows: Rows, component: int) -> Rows:
+        """The cheapest rows at the prices of the limits, and at prices a little above: of many that are equally fast,
+        those that take little."""
+        if len(rows) <= TOP:
+            return rows
+        cost = self.dual.reduced(rows, component)
+        held = rows.bytes[:, [ALWAYS, OWN]].sum(axis=1) + rows.bytes[:, LOCKED:].sum(axis=1)
+        taken = held * self.best / max(float(held.max()), 1.0)
+        orders = [np.argsort(cost + taken * extra, kind="stable")[: TOP // 8 if extra else TOP] for extra in EXTRA]
+        return rows.take(np.unique(np.concatenate(orders)))
+
+    def some(self, rows: Rows, component: int, change: Callable[[Rows], Rows], mask: Bools) -> Rows:
+        """Change the cheapest of the rows of ``mask``, and no more at once than can be afforded in vain."""
+        todo = np.flatnonzero(mask)
+        if not len(todo):
+            return rows
+        cost = self.dual.reduced(rows.take(todo), component)
+        todo = todo[np.argsort(cost, kind="stable")[:MOST_AT_ONCE]]
+        chosen = np.zeros(len(rows), dtype=np.bool_)
+        chosen[todo] = True
+        if rows.open[todo[0]]:
+            chosen = rows.open & np.isin(rows.shape, rows.shape[todo])
+        return joined([change(rows.take(chosen)), rows.take(~chosen)])

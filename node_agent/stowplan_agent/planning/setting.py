@@ -1,0 +1,77 @@
+"""A record made ready for searches: its timeline, the option space of each component, and the frame of its limits.
+
+Spaces know what they have priced, so one setting serves many sizes of card and node.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from stowplan_agent.planning.frame import Frame, frame_of
+from stowplan_agent.planning.layout import entry_problems
+from stowplan_agent.planning.space import Space
+from stowplan_agent.planning.timeline import Timeline, timeline_of
+from stowplan_agent.planning.visits import Visits
+from stowplan_api.model import ContractError
+from stowplan_api.placement import Placement
+from stowplan_api.record import CalibrationRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A record and what is known of its options."""
+
+    record: CalibrationRecord
+    timeline: Timeline
+    spaces: tuple[Space, ...]
+    """One a component, in the record's order."""
+    frame: Frame
+    between: float
+    """Seconds of a request in which no component runs, averaged over workloads."""
+
+    def frame_with(self, record: CalibrationRecord) -> Frame:
+        """The frame of the same record with other limits."""
+        return frame_of(record, self.timeline, self.spaces[0].visits.link_of)
+
+
+def setting_of(record: CalibrationRecord, current: Placement | None = None) -> Setting:
+    """The setting of a record, with the current entries among the options.
+
+    Raises `ContractError` when ``current`` does not belong to the record, and when a component must keep a mode that it
+    cannot have.
+    """
+    timeline = timeline_of(record)
+    visits = [Visits(record, timeline, component) for component in record.components]
+    frame = frame_of(record, timeline, visits[0].link_of)
+    spaces = tuple(Space(each, frame) for each in visits)
+    worths = {piece.worth for space in spaces for piece in space.curve.pieces if piece.worth > 0}
+    for space in spaces:
+        space.prices = np.array([*sorted(worths, reverse=True), 0.0])
+    if current is not None:
+        _check(record, current)
+        for space in spaces:
+            space.current = current.entry(space.component.name)
+    between = sum(
+        course.share * stay.run.passes * stay.run.loose_seconds
+        for course in timeline.courses
+        for stay in course.stays
+        if stay.component is None
+    )
+    return Setting(record, timeline, spaces, frame, between)
+
+
+def _check(record: CalibrationRecord, current: Placement) -> None:
+    known = {component.name for component in record.components}
+    for entry in current.components:
+        if entry.name not in known:
+            raise ContractError(
+                f"the current placement has component {entry.name}, which the record lacks; "
+                f"it has {', '.join(sorted(known))}"
+            )
+    entries = {entry.name: entry for entry in current.components}
+    for component in record.components:
+        problems = entry_problems(component, entries.get(component.name), len(record.ranks))
+        if problems:
+            raise ContractError(f"the current placement does not belong to this record: {problems[0]}")

@@ -1,0 +1,221 @@
+"""The option space of one component: every entry that section 2 allows it, as rows that are priced when it matters.
+
+Seconds of a component do not depend on the other components as long as nothing is prefetched. So a space serves every
+size of card: what is priced for one is known for all. It is all of section 2 except prefetching, and except what
+``left_out`` names because a component is too large to list: those sentences go into the proof of every plan.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from stowplan_agent.planning.elastic import Curve
+from stowplan_agent.planning.frame import Frame
+from stowplan_agent.planning.layout import layout_of
+from stowplan_agent.planning.openpins import all_pins, open_points
+from stowplan_agent.planning.options import layerwise_entry
+from stowplan_agent.planning.pricing import ShapePricer
+from stowplan_agent.planning.rows import CURRENT, ELASTIC, HOST, LOCKED, OFFLOAD, OWN, RESIDENT, Rows, joined
+from stowplan_agent.planning.table import Floats, Ints
+from stowplan_agent.planning.visits import Visits
+from stowplan_api.model import ContractError
+from stowplan_api.placement import ComponentPlacement
+
+GRID: Final = 256
+"""Steps of pinned bytes where ranks of different links are on nodes of different kinds."""
+
+
+class Space:
+    """The rows of one component."""
+
+    def __init__(self, visits: Visits, frame: Frame) -> None:
+        self.visits, self.frame = visits, frame
+        self.component = visits.component
+        self.pricer = ShapePricer(visits)
+        self.fixed = self.component.fixed.mode if self.component.fixed else None
+        if self.fixed == "Layerwise" and not self.component.groups:
+            raise ContractError(
+                f"component {self.component.name} is fixed to Layerwise but has no repeated layers; "
+                "fix it to Resident or Offload"
+            )
+        self.curve = Curve(self.component.total_bytes(), visits.links, frame.ranks_of[0], visits.loads)
+        self.prices: Floats = np.zeros(1)
+        """What a locked byte may cost, falling to 0; set by `spaces_of` for all components together."""
+        self.listed = 0
+        """Rows that were bounded or priced."""
+        self.current: ComponentPlacement | None = None
+        self.left_out: set[str] = set()
+
+    def whole(self) -> Rows:
+        """The rows without layers: Resident, Offload, and the current entry."""
+        parts = []
+        if self.fixed in (None, "Resident"):
+            parts.append(self._entry_row(ComponentPlacement(name=self.component.name, mode="Resident"), RESIDENT))
+        if self.fixed in (None, "Offload"):
+            parts.append(self._offload())
+        if self.current is not None:
+            parts.append(self._entry_row(self.current, CURRENT))
+        return joined(parts) if parts else self._rows(np.empty(0, dtype=np.int64), np.zeros((0, 1, 1), dtype=np.int64))
+
+    def coarse(self, *, scarce: bool) -> Rows:
+        """All shapes, each once: pinned whole, or (where pins are scarce) with its pins open."""
+        if not self._layered:
+            return self.whole()
+        shapes = np.arange(len(self.pricer.table))
+        self.left_out |= set(self.pricer.table.left_out)
+        most = np.repeat(self.pricer.table.most[:, :, None], len(self.visits.links), axis=2)
+        if not self.visits.stays:
+            return joined([self.whole(), self._rows(shapes, np.zeros_like(most))])
+        return joined([self.whole(), self._half_open(shapes, most) if scarce else self._rows(shapes, most)])
+
+    def smallest(self) -> Rows:
+        """Rows that lock nothing, among them all that need least of everything else."""
+        rows = self.whole()
+        unpinned = rows.take(rows.shape != CURRENT)
+        if not self._layered:
+            return unpinned
+        table = self.pricer.table
+        few = np.ones(len(table), dtype=np.bool_)
+        for index, each in enumerate(table.groups):
+            few &= each.slots[table.way[:, index]] == each.slots.min()
+        shapes = np.flatnonzero(few)
+        columns = np.stack([table.always[shapes], table.own[shapes], table.host[shapes]], axis=1)
+        shapes = shapes[np.sort(np.unique(columns, axis=0, return_index=True)[1])]
+        none = np.zeros((len(shapes), len(table.groups), len(self.visits.links)), dtype=np.int64)
+        return joined([unpinned, self._rows(shapes, none)])
+
+    def opened(self, rows: Rows) -> Rows:
+        """Open rows replaced by one row for every choice of pins."""
+        shapes = np.unique(rows.shape[rows.open])
+        return joined([rows.take(~rows.open), self.pinned(shapes)]) if len(shapes) else rows
+
+    def pinned(self, shapes: Ints) -> Rows:
+        """A row for every choice of pins of the given shapes."""
+        chosen, pins, reasons = all_pins(self.pricer, self.visits, shapes)
+        self.left_out |= reasons
+        return self._rows(chosen, pins)
+
+    def priced(self, rows: Rows) -> Rows:
+        """The same rows with exact seconds."""
+        todo = np.flatnonzero(~rows.priced)
+        if not len(todo):
+            return rows
+        seconds = self._seconds(rows.shape[todo], rows.pins[todo], exact=True)
+        rows.times[todo] = seconds[:, None]
+        rows.priced[todo] = True
+        return rows
+
+    def entry(self, rows: Rows, index: int, extra: float = 0.0) -> ComponentPlacement:
+        """The entry of one row; ``extra`` are the bytes of a node that an elastic one locks."""
+        shape, link_of = int(rows.shape[index]), self.visits.link_of
+        if shape == CURRENT and self.current is not None:
+            return self.current
+        if shape == RESIDENT:
+            return ComponentPlacement(name=self.component.name, mode="Resident")
+        if shape < 0:
+            given = self.curve.pins(extra) if shape == ELASTIC else tuple(int(one) for one in rows.pins[index, 0])
+            pinned = tuple(given[link] for link in link_of)
+            return ComponentPlacement(name=self.component.name, mode="Offload", prefetch=False, pinned_bytes=pinned)
+        pins = tuple(tuple(int(group[link]) for link in link_of) for group in rows.pins[index])
+        table = self.pricer.table
+        return layerwise_entry(self.component, table.streams(shape), table.lives(shape), pins)
+
+    def _half_open(self, shapes: Ints, most: Ints) -> Rows:
+        """Rows that no pins of their shapes improve on."""
+        parts = []
+        for point in open_points(self.pricer, self.visits, shapes):
+            rows = self._rows(shapes, most)
+            rows.bytes[:, LOCKED:] = point.locked @ self.frame.ranks_of.T
+            rows.times[:] = point.seconds[:, None]
+            rows.open[:] = True
+            parts.append(rows)
+        return joined(parts)
+
+    def _entry_row(self, entry: ComponentPlacement, kind: int) -> Rows:
+        layout = layout_of(self.component, entry, len(self.visits.link_of))
+        locked = [sum(layout.locked[rank] for rank in ranks) for ranks in self.frame.ranks]
+        held = np.array([[layout.always, layout.own, layout.host[0], *locked]], dtype=np.float64)
+        return self._single(held, self.visits.seconds(layout), kind, np.zeros(len(self.visits.links), dtype=np.int64))
+
+    def _offload(self) -> Rows:
+        """One row with open pins; a few hundred where the nodes differ and pins are scarce."""
+        total, links = self.component.total_bytes(), len(self.visits.links)
+        run = self.visits.seconds(layout_of(self.component, None, len(self.visits.link_of)))
+        nothing = np.zeros(links, dtype=np.int64)
+        held = np.zeros((1, LOCKED + len(self.frame.pinnable)))
+        held[0, OWN] = held[0, HOST] = total
+        if not self.visits.loads:
+            return self._single(held, run, OFFLOAD, nothing)
+        if self.frame.nodes_alike:
+            row = self._single(held, run, ELASTIC, nothing)
+            row.times[0] = [run + self.curve.at_price(price) for price in self.prices]
+            return row
+        self.left_out.add(f"{self.component.name} is pinned in {GRID}ths, for its nodes have ranks of other links")
+        return self._grid()
+
+    def _grid(self) -> Rows:
+        """Offload with so many choices of pins."""
+        total = self.component.total_bytes()
+        run = self.visits.seconds(layout_of(self.component, None, len(self.visits.link_of)))
+        parts = []
+        for step in range(GRID + 1):
+            pins = np.array(self.curve.pins(self.curve.most * step / GRID), dtype=np.int64)
+            held = np.zeros((1, LOCKED + len(self.frame.pinnable)))
+            held[0, OWN] = held[0, HOST] = total
+            held[0, LOCKED:] = self.frame.ranks_of @ pins
+            loads = self.visits.loads * max(
+                bytes_ / link.pinned_bytes_per_second + (total - bytes_) / link.pageable_bytes_per_second
+                for bytes_, link in zip(pins.tolist(), self.visits.links, strict=True)
+            )
+            parts.append(self._single(held, run + loads, OFFLOAD, pins))
+        return joined(parts)
+
+    def gridded(self, rows: Rows) -> Rows:
+        """The rows with an elastic one replaced by a few hundred choices of its pins."""
+        if not bool((rows.shape == ELASTIC).any()):
+            return rows
+        self.left_out.add(f"{self.component.name} is pinned in {GRID}ths, for it must be reached by moves")
+        return joined([rows.take(rows.shape != ELASTIC), self._grid()])
+
+    def _single(self, held: Floats, seconds: float, kind: int, pins: Ints) -> Rows:
+        self.listed += 1
+        groups = max(len(self.component.groups), 1)
+        return Rows(
+            held,
+            np.full((1, len(self.prices)), seconds),
+            np.array([kind]),
+            np.repeat(pins[None, None, :], groups, axis=1),
+            np.ones(1, dtype=np.bool_),
+            np.zeros(1, dtype=np.bool_),
+        )
+
+    @property
+    def _layered(self) -> bool:
+        return bool(self.component.groups) and self.fixed in (None, "Layerwise")
+
+    def _rows(self, shapes: Ints, pins: Ints) -> Rows:
+        """Rows of shapes with lower bounds of their seconds."""
+        count, nodes = len(shapes), len(self.frame.pinnable)
+        held = np.zeros((count, LOCKED + nodes))
+        if count:
+            table = self.pricer.table
+            held[:, 0], held[:, 1], held[:, 2] = table.always[shapes], table.own[shapes], table.host[shapes]
+            for link in range(len(self.visits.links)):
+                locked = self.pricer.locked(shapes, pins[:, :, link])
+                held[:, LOCKED:] += locked[:, None] * self.frame.ranks_of[:, link]
+        seconds = self._seconds(shapes, pins, exact=False) if count else np.empty(0)
+        self.listed += count
+        times = np.repeat(seconds[:, None], len(self.prices), axis=1)
+        idle = not self.visits.stays
+        return Rows(held, times, shapes, pins, np.full(count, idle), np.zeros(count, dtype=np.bool_))
+
+    def _seconds(self, shapes: Ints, pins: Ints, *, exact: bool) -> Floats:
+        """Averaged over workloads; the slowest link of each stay counts."""
+        price = self.pricer.exact if exact else self.pricer.bound
+        slowest = price(shapes, pins[:, :, 0], 0)
+        for link in range(1, len(self.visits.links)):
+            slowest = np.maximum(slowest, price(shapes, pins[:, :, link], link))
+        average: Floats = slowest @ np.array(self.visits.shares)
+        return average
