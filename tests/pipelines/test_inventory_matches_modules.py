@@ -41,7 +41,7 @@ def kept_in_float32(pipe: Any, dtype: torch.dtype) -> dict[str, tuple[str, ...]]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, "tiny-sdxl"])
 def test_inventory_equals_loaded_modules(name: str, dtype: str, write_tiny: Callable[[str], Path]) -> None:
     checkpoint = read_checkpoint(write_tiny(name))
     pipe = DiffusionPipeline.from_pretrained(checkpoint.path, dtype=getattr(torch, dtype), local_files_only=True)
@@ -68,6 +68,28 @@ def test_inventory_equals_loaded_modules(name: str, dtype: str, write_tiny: Call
                 "text_encoder": {"encoder.layers": 4},
                 "text_encoder_2": {"encoder.block": 4},
                 "transformer": {"transformer_blocks": 4, "single_transformer_blocks": 8},
+                "vae": {},
+            },
+        ),
+        (
+            "tiny-sdxl",
+            {
+                "text_encoder": {"encoder.layers": 4},
+                "text_encoder_2": {"text_model.encoder.layers": 4},
+                "unet": {
+                    "down_blocks.1.attentions.0.transformer_blocks": 4,
+                    "mid_block.attentions.0.transformer_blocks": 4,
+                    "up_blocks.0.attentions.0.transformer_blocks": 4,
+                    "up_blocks.0.attentions.1.transformer_blocks": 4,
+                },
+                "vae": {},
+            },
+        ),
+        (
+            "tiny-qwen",
+            {
+                "text_encoder": {"model.layers": 4, "visual.blocks": 4},
+                "transformer": {"transformer_blocks": 6},
                 "vae": {},
             },
         ),
