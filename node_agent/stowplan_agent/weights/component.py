@@ -165,6 +165,8 @@ class ManagedComponent(KeyedUnits):
             for unit in self.units():
                 if unit.host is not None and (unit in roles.pinned) is wanted:
                     unit.host.set_pinned(wanted)
+        for unit in roles.permanent:  # all of it first: the driver's allocations stand in the way of running copies
+            unit.reserve()
         for unit in roles.permanent:
             unit.load()
         for unit in roles.permanent:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import torch
 
 from stowplan_agent.accelerators import Accelerator, Event
+from stowplan_agent.weights.buffers import Buffers
 from stowplan_agent.weights.host import HostBuffer, take_arena
 from stowplan_agent.weights.layout import Block, View, lay_out
 from stowplan_agent.weights.ledger import Ledger, Tier
@@ -39,27 +40,31 @@ class Unit:
         self._owner = owner
         self._accelerator = accelerator
         self._ledger = ledger
-        tied = {id(place.tensor) for block in blocks if len(block.places) > 1 for place in block.places}
-        self._buffers = [view for view in self._layout.views if view.place.is_buffer]
-        self._own_buffers = [view for view in self._buffers if id(view.place.tensor) not in tied]
-        self._versions: dict[View, int | None] = {}
+        self._buffers = Buffers(blocks, self._layout.views)
+        self._room: torch.Tensor | None = None
         self._on_its_way: Event | None = None
         self._loaded_views = [view.place.tensor.data for view in self._layout.views]
         self._host_views: list[torch.Tensor] = []
 
+    def reserve(self) -> None:
+        """Take the device memory of a `load` to come. Raises torch.OutOfMemoryError."""
+        if self.device is None and self._room is None and self.nbytes:
+            self._room = self._accelerator.allocate(self.nbytes)
+            self._ledger.take(self._owner, Tier.DEVICE, self.nbytes)
+
     def load(self) -> None:
-        """Take device memory and queue the copy into it. Raises torch.OutOfMemoryError."""
+        """Queue the copy to the device, into memory that is taken first if need be. Raises torch.OutOfMemoryError."""
         if self.device is not None or not self.nbytes:
             return
-        self._absorb()
-        buffer = self._accelerator.allocate(self.nbytes)
+        self._buffers.absorb()
+        self.reserve()
+        assert self._room is not None
         try:
-            self._on_its_way = self.copy_to(buffer, self._accelerator.record())
+            self._on_its_way = self.copy_to(self._room, self._accelerator.record())
         except BaseException:
-            self._accelerator.free(buffer)
+            self._free()
             raise
-        self._ledger.take(self._owner, Tier.DEVICE, self.nbytes)
-        self.device = buffer
+        self.device, self._room = self._room, None
 
     def arrive(self) -> None:
         """Let compute wait for a queued load, and make the tensors views of the device buffer."""
@@ -71,16 +76,13 @@ class Unit:
 
     def release(self) -> None:
         """Leave the device: a pointer drop, except for buffers that a forward pass has changed."""
-        if self.device is None:
-            return
-        if self._on_its_way is None:
+        if self.device is not None and self._on_its_way is None:
             if self.source is None:
                 self.keep_host_copy()
                 assert self.host is not None
-                self._absorb()
-                for view in self._buffers:
-                    if self._versions[view] is None or self._versions[view] != _version(view.place.tensor):
-                        self._accelerator.read_back(view.of(self.host.tensor), view.of(self.device))
+                self._buffers.absorb()
+                for view in self._buffers.changed():
+                    self._accelerator.read_back(view.of(self.host.tensor), view.of(self.device))
             self.unbind()
         self._free()
 
@@ -100,7 +102,7 @@ class Unit:
         """Write the device's bytes into a host buffer, for `keep`."""
         assert self.device is not None, "only a unit on the device is read back"
         self.arrive()
-        self._absorb()
+        self._buffers.absorb()
         self._accelerator.read_back(buffer.tensor, self.device)
 
     def keep(self, buffer: HostBuffer) -> None:
@@ -110,7 +112,7 @@ class Unit:
         if self.device is None:
             self.unbind()
         else:
-            self._note_versions()
+            self._buffers.note()
 
     def drop_host_copy(self) -> None:
         """Give the host copy back; only for a unit that stays on the device."""
@@ -163,37 +165,15 @@ class Unit:
         """Make the tensors these views of one buffer."""
         for view, tensor in zip(self._layout.views, views, strict=True):
             view.place.tensor.data = tensor
-        self._note_versions()
+        self._buffers.note()
 
     def unbind(self) -> None:
         """Make the tensors views of what there is off the device again."""
         self.bind(self._host_views if self.host is not None else self._loaded_views)
 
     def _free(self) -> None:
-        buffer, self.device, self._on_its_way = self.device, None, None
+        buffer = self.device if self.device is not None else self._room
+        self.device = self._room = self._on_its_way = None
         if buffer is not None:
             self._accelerator.free(buffer)
             self._ledger.give_back(self._owner, Tier.DEVICE, self.nbytes)
-
-    def _note_versions(self) -> None:
-        for view in self._buffers:
-            self._versions[view] = _version(view.place.tensor)
-
-    def _absorb(self) -> None:
-        """Take over the value of a tensor that the model has assigned to a buffer's name.
-
-        One of another shape or dtype, or none at all, is the module's own affair from then on: it is left alone.
-        """
-        for view in self._own_buffers:
-            place = view.place
-            value = place.module._buffers.get(place.name)
-            if value is None or value is place.tensor:
-                continue
-            if value.shape == place.tensor.shape and value.dtype == place.tensor.dtype:
-                place.tensor.copy_(value)
-                place.module._buffers[place.name] = place.tensor
-
-
-def _version(tensor: torch.Tensor) -> int | None:
-    """Counts in-place writes; None where torch does not count them, as for tensors made in inference mode."""
-    return None if tensor.is_inference() else int(tensor._version)
