@@ -95,3 +95,14 @@ class MemoryContract(Subject):
             accelerator.wait(accelerator.fill(buffer, Numbers(pattern(4096)), after=None))
         assert accelerator.staging_bytes == locked
         accelerator.free(buffer)
+
+    def test_what_is_trimmed_is_taken_again_by_the_next_copy(self, accelerator: Accelerator) -> None:
+        buffer = accelerator.allocate(3 * MIB)
+        for number in range(2):
+            host = pattern(3 * MIB, number)
+            accelerator.copy(buffer, host, pinned=False, after=None)
+            accelerator.trim()  # the copy that is on its way arrives
+            assert accelerator.staging_bytes == 0
+            assert torch.equal(back(accelerator, buffer), host)
+        accelerator.trim()
+        accelerator.free(buffer)

@@ -87,6 +87,17 @@ def test_more_than_the_ring_holds_waits_for_compute_and_arrives() -> None:
     accelerator.close()
 
 
+def test_a_trimmed_ring_opens_again_at_its_next_use(accelerator: CudaAccelerator) -> None:
+    before = staging_threads()
+    buffer, host = accelerator.allocate(3 * MIB), pattern(3 * MIB)
+    for _ in range(2):
+        accelerator.fill(buffer, Numbers(host), after=None)
+        accelerator.trim()  # what is on its way arrives
+        assert accelerator.staging_bytes == 0 and staging_threads() == before
+        assert torch.equal(back(accelerator, buffer), host)
+    accelerator.free(buffer)
+
+
 def test_the_ring_is_taken_at_first_use_and_given_back_with_its_threads(accelerator: CudaAccelerator) -> None:
     before = staging_threads()
     buffer = accelerator.allocate(4096)

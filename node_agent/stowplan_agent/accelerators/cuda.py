@@ -45,11 +45,7 @@ class CudaAccelerator(Accelerator):
         self.facts = cuda_facts(properties)
         self._memory = CudaMemory(self.device, ceiling_bytes=ceiling_bytes)
         self._stream = CudaCopyStream(self.device)
-        self._staging = Staging(
-            self._stream, pin=partial(register, device=self.device), unpin=partial(unregister, device=self.device)
-        )
-        # Threads inside torch while the interpreter is taken down abort the process, so they end before that.
-        self._end = weakref.finalize(self, self._staging.close)
+        self._new_staging()
 
     def capacity_bytes(self) -> int:
         """The card's memory, or the ceiling."""
@@ -155,6 +151,13 @@ class CudaAccelerator(Accelerator):
         """Return unused blocks to the driver. Buffers that copies are on their way to are in use."""
         torch.cuda.empty_cache()
 
+    def trim(self) -> None:
+        """Unlock and drop the staging ring once it is done; a new one opens at its first use."""
+        if not self._staging.closed:
+            self._staging.settle()
+            self._end()
+            self._new_staging()
+
     @contextmanager
     def running(self) -> Iterator[None]:
         """Make this the thread's current device."""
@@ -164,6 +167,13 @@ class CudaAccelerator(Accelerator):
     def close(self) -> None:
         """Fail what the staging ring has not sent, end its threads, unlock its memory."""
         self._end()
+
+    def _new_staging(self) -> None:
+        self._staging = Staging(
+            self._stream, pin=partial(register, device=self.device), unpin=partial(unregister, device=self.device)
+        )
+        # Threads inside torch while the interpreter is taken down abort the process, so they end before that.
+        self._end = weakref.finalize(self, self._staging.close)
 
     @property
     def _compute(self) -> torch.cuda.Stream:

@@ -155,6 +155,9 @@ class EmulatedAccelerator(Accelerator):
     def empty_cache(self) -> None:
         """There is no cache."""
 
+    def trim(self) -> None:
+        """There is nothing to give back."""
+
     @contextmanager
     def running(self) -> Iterator[None]:
         """Watch every operation of this thread: charge what it makes, advance the clock by what it costs."""

@@ -151,6 +151,10 @@ class Accelerator(ABC):
         """Give memory that the allocator holds but nothing uses back to the device."""
 
     @abstractmethod
+    def trim(self) -> None:
+        """Give back host memory that only loading and pageable copies need: the next of them takes it again."""
+
+    @abstractmethod
     def running(self) -> AbstractContextManager[None]:
         """Within it, operations of the calling thread are this device's."""
 

@@ -113,10 +113,11 @@ class WeightsEngine:
 
     @plain
     def commit(self) -> None:
-        """Give back every host copy that nothing needs under the present entries."""
+        """Give back every host copy that nothing needs under the present entries, and what only loading needed."""
         self._calls.restart()
         for component in self._components.values():
             component.commit()
+        self.accelerator.trim()
 
     @contextmanager
     def rewriting(self, host_headroom: int | None = None) -> Iterator[None]:
