@@ -7,18 +7,15 @@ within limits, or not within a budget of seconds by the bound of `dual`. What is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
 from stowplan_agent.planning.frame import Frame
+from stowplan_agent.planning.pareto import undominated
 from stowplan_agent.planning.rows import ALWAYS, CURRENT, HOST, LOCKED, OWN, Rows
 from stowplan_agent.planning.table import Bools, Floats, Ints
-
-BLOCK: Final = 256
-"""Labels that are compared at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,23 +25,27 @@ class Labels:
     columns: Floats
     """Label by column (see `Ledger`)."""
     rows: Ints
-    """Label by component added, the last one first: index of its row."""
+    """Label by component added: index of its row."""
     spent: Floats
     """Reduced cost so far."""
 
     def __len__(self) -> int:
         return len(self.columns)
 
-    def take(self, index: Ints | Bools) -> Labels:
-        """Some of the labels."""
-        return Labels(self.columns[index], self.rows[index], self.spent[index])
+    def take(self, index: Ints | Bools, order: Ints | None = None) -> Labels:
+        """Some of the labels; with ``order``, their rows in that order of components."""
+        rows = self.rows[index]
+        return Labels(self.columns[index], rows if order is None else rows[:, order], self.spent[index])
 
 
 class Ledger:
-    """The columns of a label: always held, worst excess over room, host, locked a node, times, peaks, changes."""
+    """The columns of a label: always held, worst excess over room, host, locked a node, times, peaks, changes.
 
-    def __init__(self, frame: Frame, prices: Floats, *, ties: bool) -> None:
-        self.frame, self.steps, self.ties = frame, prices, ties
+    ``locked`` says that locked bytes count although there are pins enough.
+    """
+
+    def __init__(self, frame: Frame, prices: Floats, *, locked: bool = False) -> None:
+        self.frame, self.steps = frame, prices
         nodes, times = len(frame.pinnable), len(prices)
         self.locked = slice(3, 3 + nodes)
         self.times = slice(3 + nodes, 3 + nodes + times)
@@ -57,9 +58,8 @@ class Ledger:
         """Columns of which the largest counts, not the sum."""
         judged = np.ones(self.changes + 1, dtype=np.bool_)
         judged[2] = frame.host_scarce
-        judged[self.locked] = frame.pins_scarce or ties
-        judged[self.peaks] = judged[self.changes] = ties
-        if not frame.pins_scarce and not ties:
+        judged[self.locked] = frame.pins_scarce or locked
+        if not frame.pins_scarce and not locked:
             judged[self.times] = False
             judged[self.times.stop - 1] = True
         self.judged = judged
@@ -122,37 +122,10 @@ class Ledger:
         return total
 
 
-def undominated(columns: Floats) -> Ints:
-    """Indexes of rows of which no other one is nowhere larger; of equal ones the first."""
-    columns = columns[:, (columns != columns[:1]).any(axis=0)] if len(columns) else columns
-    if not columns.shape[1]:
-        return np.arange(min(len(columns), 1))
-    order = np.lexsort(columns.T[::-1])
-    columns = columns[order]
-    kept: list[Ints] = []
-    front = columns[:0]
-    for start in range(0, len(columns), BLOCK):
-        block = columns[start : start + BLOCK]
-        alive = np.flatnonzero(~_covered(front, block))
-        block = block[alive]
-        inner = (block[None, :, :] <= block[:, None, :]).all(axis=2)
-        inner &= np.tri(len(block), k=-1, dtype=np.bool_)
-        alive = alive[~inner.any(axis=1)]
-        kept.append(order[start + alive])
-        front = np.concatenate([front, columns[start + alive]])
-    return np.sort(np.concatenate(kept)) if kept else np.empty(0, dtype=np.int64)
-
-
-def _covered(front: Floats, block: Floats) -> Bools:
-    """Whether some row of ``front`` is nowhere larger, for each row of ``block``."""
-    found = np.zeros(len(block), dtype=np.bool_)
-    for start in range(0, len(front), BLOCK):
-        part = front[start : start + BLOCK]
-        mask = part[None, :, 0] <= block[:, None, 0]
-        for column in range(1, block.shape[1]):
-            mask &= part[None, :, column] <= block[:, None, column]
-        found |= mask.any(axis=1)
-    return found
+def start(ledger: Ledger) -> Labels:
+    """The label of no component."""
+    nothing = np.where(ledger.largest, -np.inf, 0.0)
+    return Labels(nothing[None, :], np.zeros((1, 0), dtype=np.int64), np.zeros(1))
 
 
 def merged(
@@ -162,36 +135,49 @@ def merged(
     budget: float,
     *,
     width: int | None = None,
-) -> list[Labels]:
-    """Labels of the last component, of the last two, and so on to all of them.
+) -> Labels:
+    """Selections of all components within limits: those that can be best, and some more.
 
     ``spent`` is the reduced cost of each row, ``budget`` what a full label may spend. With ``width`` only so many
-    labels are kept each time, the cheapest ones: then the result is a selection, but no proof.
+    labels are kept each time, the cheapest ones: then there may be better selections.
     """
     tables = [ledger.columns(rows, component) for component, rows in enumerate(pools)]
-    if not all(map(len, pools)):
-        return [Labels(tables[0][:0], np.zeros((0, c + 1), dtype=np.int64), np.zeros(0)) for c in range(len(pools))]
-    least = [table.min(axis=0) for table in tables]
-    cheapest = [float(each.min()) for each in spent]
-    count = len(pools)
     fronts = [undominated(table[:, ledger.judged]) for table in tables]
-    labels = Labels(np.where(ledger.largest, -np.inf, 0.0)[None, :], np.zeros((1, 0), dtype=np.int64), np.zeros(1))
-    found = []
-    for component in range(count - 1, -1, -1):
-        rest = np.where(ledger.largest, -np.inf, 0.0)
-        for earlier in range(component):
-            rest = np.where(ledger.largest, np.maximum(rest, least[earlier]), rest + least[earlier])
-        allowed = budget - sum(cheapest[:component])
-        front = fronts[component]
+    order = sorted(range(len(pools)), key=lambda component: len(fronts[component]))
+    *_, labels = grown(ledger, tables, fronts, spent, budget, order, width)
+    return labels.take(np.arange(len(labels)), np.argsort(order))
+
+
+def grown(
+    ledger: Ledger,
+    tables: Sequence[Floats],
+    fronts: Sequence[Ints],
+    spent: Sequence[Floats],
+    budget: float,
+    order: Sequence[int],
+    width: int | None = None,
+    beside: Floats | None = None,
+) -> Iterator[Labels]:
+    """Labels of the first component of ``order``, of the first two, and so on; the last ones as they come.
+
+    ``beside`` are columns that must fit as well.
+    """
+    labels = start(ledger)
+    nothing = labels.columns[0] if beside is None else beside
+    cheapest = [float(each[front].min(initial=np.inf)) for each, front in zip(spent, fronts, strict=True)]
+    for place, component in enumerate(order):
+        rest, front, later = nothing, fronts[component], order[place + 1 :]
+        for other in later:
+            rest = ledger.joined(rest, tables[other][fronts[other]].min(axis=0, initial=np.inf))
         total = labels.spent[:, None] + spent[component][front][None, :]
-        one, place = np.nonzero(total <= allowed)
-        row = front[place]
-        columns = ledger.joined(labels.columns[one], tables[component][row])
+        one, column = np.nonzero(total <= budget - sum(cheapest[other] for other in later))
+        columns = ledger.joined(labels.columns[one], tables[component][front[column]])
         fit = ledger.fit(ledger.joined(columns, rest))
-        one, place, row, columns = one[fit], place[fit], row[fit], columns[fit]
-        labels = Labels(columns, np.concatenate([row[:, None], labels.rows[one]], axis=1), total[one, place])
+        one, column, columns = one[fit], column[fit], columns[fit]
+        rows = np.concatenate([labels.rows[one], front[column][:, None]], axis=1)
+        labels = Labels(columns, rows, total[one, column])
         if width is not None and len(labels) > width:
-            labels = labels.take(np.sort(np.argsort(labels.spent, kind="stable")[:width]))
-        labels = labels.take(undominated(labels.columns[:, ledger.judged]))
-        found.append(labels)
-    return found
+            labels = labels.take(np.argpartition(labels.spent, width)[:width])
+        if later:
+            labels = labels.take(undominated(labels.columns[:, ledger.judged]))
+        yield labels

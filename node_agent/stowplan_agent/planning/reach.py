@@ -13,7 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from stowplan_agent.planning.labels import Labels, Ledger, undominated
+from stowplan_agent.planning.labels import Labels, Ledger
+from stowplan_agent.planning.pareto import undominated
 from stowplan_agent.planning.rows import CURRENT, Rows, joined
 from stowplan_agent.planning.search import Search
 from stowplan_agent.planning.table import Floats
@@ -38,7 +39,7 @@ class Reach:
         search = self.search
         search.best = self._start()
         pools = self._pools()
-        ledger = Ledger(search.frame, self.spaces[0].prices, ties=True)
+        ledger = Ledger(search.frame, self.spaces[0].prices, locked=True)
         ends = self._ends(ledger, pools, np.inf)
         if not ends:
             return None
@@ -51,7 +52,7 @@ class Reach:
             for labels, one in within
         ]
         ledger.most_changes, ledger.most_peak = min(keys)
-        pools = ties.repinned(ledger, pools, self.current)
+        pools = [self._repinned(ledger, pools, c, budget) for c in range(len(pools))]
         within = self._ends(ledger, pools, budget)
         least = min(float(ties.locked(ledger, labels.columns[[one]])[0]) for labels, one in within)
         placements = [
@@ -92,6 +93,16 @@ class Reach:
                 rest = ledger.joined(rest, ledger.columns(both, other).min(axis=0))
         rows = pools[component]
         return rows.take(ledger.fit(ledger.joined(ledger.columns(rows, component), rest)))
+
+    def _repinned(self, ledger: Ledger, pools: Sequence[Rows], component: int, budget: float) -> Rows:
+        """What can still win, with all its pins: where there are pins enough, everything was pinned."""
+        space, rows = self.spaces[component], self._that_fit(ledger, pools, component)
+        streaming = rows.shape >= 0
+        if self.search.frame.pins_scarce or not space.visits.stays or not bool(streaming.any()):
+            return rows
+        pinned = space.pinned(np.unique(rows.shape[streaming]))
+        pinned = space.priced(pinned.take(pinned.times[:, -1] <= budget))
+        return joined([rows.take(~streaming), pinned])
 
     def _beside(self, ledger: Ledger, moved: int) -> Floats:
         """Columns of the current entries of all components that have not moved."""

@@ -16,6 +16,7 @@ import numpy as np
 from stowplan_agent.planning.dual import Dual, sampled
 from stowplan_agent.planning.frame import Frame
 from stowplan_agent.planning.labels import Labels, Ledger, merged
+from stowplan_agent.planning.pareto import covered, undominated
 from stowplan_agent.planning.rows import ALWAYS, HOST, LOCKED, OWN, Rows, joined
 from stowplan_agent.planning.space import Space
 from stowplan_agent.planning.table import Bools, Floats
@@ -36,8 +37,8 @@ MOST_AT_ONCE: Final = 1000
 """Rows of a component that are opened or priced before bounds are looked at again."""
 FORKS: Final = 3
 """Rows up to which a component is decided first, row by row, where the bound is not sharp."""
-SMALL: Final = 400
-"""Rows of a part that is not split."""
+MOST_PAIRS: Final = 10_000_000
+"""Selections of the three largest components up to which a part is not split."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,8 @@ class Leaf:
     pools: list[Rows]
     dual: Dual
     vector: Floats
+    labels: Labels
+    """Selections of these rows, among them all that can be best."""
 
     def spent(self) -> list[Floats]:
         """Reduced cost of the rows of each pool."""
@@ -60,64 +63,92 @@ class Search:
     def __init__(self, spaces: Sequence[Space], frame: Frame, between: float) -> None:
         self.spaces, self.frame, self.between = spaces, frame, between
         self.dual = Dual(spaces, frame)
-        self.ledger = Ledger(frame, spaces[0].prices, ties=False)
+        self.ledger = Ledger(frame, spaces[0].prices)
         self.best = np.inf
         """Seconds of the best selection so far, without what runs between components."""
         self.chosen: list[Rows] = []
         """Its rows, one a component."""
         self.leaves: list[Leaf] = []
 
-    def run(self) -> bool:
-        """Find the fastest selection, and all parts of the space with something as fast; False if nothing fits."""
-        if not self._first():
+    def run(self, start: Sequence[Rows] = ()) -> bool:
+        """Find the fastest selection, and all parts of the space with something as fast; False if nothing fits.
+
+        ``start`` is a selection to start from, one priced row a component, if one is known that may be within limits.
+        """
+        if not (start and self._take(start, self._alone(start))) and not self._first():
             return False
-        pools = [space.coarse(scarce=self.frame.pins_scarce) for space in self.spaces]
+        scarce = self.frame.pins_scarce
+        pools = [
+            space.coarse(scarce=scarce) if scarce or space.large else space.front(host=self.frame.host_scarce)
+            for space in self.spaces
+        ]
         self._descend(pools)
         self._part(pools)
         leaves, self.leaves = self.leaves, []
         for leaf in leaves:
             self.dual.vector = leaf.vector
-            kept = self.within(leaf.pools)
-            if all(map(len, kept)):
-                self.leaves.append(Leaf(kept, leaf.dual, leaf.vector))
+            labels = leaf.labels.take(np.isfinite(self.ledger.needed(leaf.labels.columns, self.budget())))
+            if len(labels):
+                self.leaves.append(Leaf(leaf.pools, leaf.dual, leaf.vector, labels))
         return True
 
     def _part(self, pools: Sequence[Rows]) -> None:
         """Search a part of the space: split it where the bound is not sharp, until it is small enough to go through."""
+        look = True
         while True:
             few = [rows.take(sampled(self.dual, rows, c)) for c, rows in enumerate(pools)]
             self.dual.search(few, self.best)
             pools = self.within(pools)
             if not all(map(len, pools)):
                 return
-            if self._improve(pools):
+            if look and self._improve(pools):
                 pools = self.within(pools)
-            split = [c for c, rows in enumerate(pools) if 1 < len(rows) <= FORKS]
-            if sum(map(len, pools)) > SMALL and split:
-                largest = max(split, key=lambda c: float(np.ptp(pools[c].bytes[:, :HOST].sum(axis=1))))
-                vector = self.dual.vector
-                for row in np.argsort(self.dual.reduced(pools[largest], largest), kind="stable"):
-                    self.dual.vector = vector
-                    self._part([*pools[:largest], pools[largest].take(np.array([row])), *pools[largest + 1 :]])
-                return
-            if any(rows.open.any() for rows in pools):
+            look = any(rows.open.any() for rows in pools)
+            if look:
                 pools = [self.some(rows, c, self.spaces[c].opened, rows.open) for c, rows in enumerate(pools)]
             elif not all(rows.priced.all() for rows in pools):
                 pools = [self.some(rows, c, self.spaces[c].priced, ~rows.priced) for c, rows in enumerate(pools)]
+                pools = [self._uncovered(rows, c) for c, rows in enumerate(pools)]
             else:
                 break
-        self._take(pools, self._merge(pools))
-        self.leaves.append(Leaf(pools, self.dual, self.dual.vector))
+        split = [c for c, rows in enumerate(pools) if 1 < len(rows) <= FORKS]
+        sizes = sorted(len(self._front(rows, c)) for c, rows in enumerate(pools))
+        if split and np.prod(sizes[-3:]) > MOST_PAIRS:
+            self._fork(pools, max(split, key=lambda c: float(np.ptp(pools[c].bytes[:, :HOST].sum(axis=1)))))
+            return
+        labels = self._merge(pools)
+        self._take(pools, labels)
+        self.leaves.append(Leaf(pools, self.dual, self.dual.vector, labels))
+
+    def _fork(self, pools: Sequence[Rows], component: int) -> None:
+        """Search the part once with each row of one component, the cheapest first."""
+        vector, rows = self.dual.vector, pools[component]
+        for row in np.argsort(self.dual.reduced(rows, component), kind="stable"):
+            self.dual.vector = vector
+            self._part([*pools[:component], rows.take(np.array([row])), *pools[component + 1 :]])
+
+    def _front(self, rows: Rows, component: int) -> Rows:
+        """The rows that are nowhere worse than another one, bounds taken for seconds."""
+        return rows.take(undominated(self.ledger.columns(rows, component)[:, self.ledger.judged]))
+
+    def _uncovered(self, rows: Rows, component: int) -> Rows:
+        """Without the rows whose bounds are nowhere better than the exact seconds of another row."""
+        columns = self.ledger.columns(rows, component)[:, self.ledger.judged]
+        exact = columns[rows.priced]
+        exact = exact[undominated(exact)]
+        keep = rows.priced.copy()
+        keep[~rows.priced] = ~covered(exact, columns[~rows.priced])
+        return rows.take(keep)
 
     def _first(self) -> bool:
         """Whether anything is within limits; its seconds are a start."""
         pools = [space.smallest() for space in self.spaces]
-        ledger = Ledger(self.frame, self.spaces[0].prices, ties=False)
+        ledger = Ledger(self.frame, self.spaces[0].prices)
         ledger.judged = np.zeros_like(ledger.judged)
         ledger.judged[:2] = True
         ledger.judged[2] = self.frame.host_scarce
         nothing = [np.zeros(len(rows)) for rows in pools]
-        labels = merged(ledger, pools, nothing, np.inf)[-1]
+        labels = merged(ledger, pools, nothing, np.inf)
         if not len(labels):
             return False
         one = int(ledger.seconds(labels.columns).argmin())
@@ -125,8 +156,12 @@ class Search:
             space.priced(rows.take(labels.rows[one, c : c + 1]))
             for c, (space, rows) in enumerate(zip(self.spaces, pools, strict=True))
         ]
-        self._take(chosen, merged(self.ledger, chosen, [np.zeros(1)] * len(chosen), np.inf)[-1])
+        self._take(chosen, self._alone(chosen))
         return True
+
+    def _alone(self, rows: Sequence[Rows]) -> Labels:
+        """The label of one row a component; none if it is not within limits."""
+        return merged(self.ledger, rows, [np.zeros(1)] * len(rows), np.inf)
 
     def _take(self, pools: Sequence[Rows], labels: Labels) -> bool:
         """Whether one of these selections, all exact, is faster than the best so far."""
@@ -184,14 +219,14 @@ class Search:
 
     def _merge(self, pools: Sequence[Rows], width: int | None = None) -> Labels:
         spent = [self.dual.reduced(rows, c) for c, rows in enumerate(pools)]
-        return merged(self.ledger, pools, spent, self.budget() + self.dual.worth(), width=width)[-1]
+        return merged(self.ledger, pools, spent, self.budget() + self.dual.worth(), width=width)
 
     def _improve(self, pools: Sequence[Rows]) -> bool:
         """Look for a faster selection among the cheapest rows."""
         few, before = [], self.best
         for component, (space, rows) in enumerate(zip(self.spaces, pools, strict=True)):
-            cheap = space.opened(self._cheap(rows, component))
-            few.append(self._cheap(cheap, component))
+            front = self._front(rows, component)
+            few.append(self._cheap(space.opened(self._cheap(front, component)), component))
         labels = self._merge(few, WIDTH)
         labels = labels.take(np.argsort(self.ledger.seconds(labels.columns), kind="stable")[:DOZEN])
         used = [np.unique(labels.rows[:, c]) for c in range(len(pools))]
@@ -213,10 +248,12 @@ class Search:
         return rows.take(np.unique(np.concatenate(orders)))
 
     def some(self, rows: Rows, component: int, change: Callable[[Rows], Rows], mask: Bools) -> Rows:
-        """Change the cheapest of the rows of ``mask``, and no more at once than can be afforded in vain."""
+        """Change the rows of ``mask`` that are the best by their bounds, and no more at once than can be afforded."""
         todo = np.flatnonzero(mask)
         if not len(todo):
             return rows
+        if not rows.open[todo[0]]:
+            todo = todo[undominated(self.ledger.columns(rows.take(todo), component)[:, self.ledger.judged])]
         cost = self.dual.reduced(rows.take(todo), component)
         todo = todo[np.argsort(cost, kind="stable")[:MOST_AT_ONCE]]
         chosen = np.zeros(len(rows), dtype=np.bool_)

@@ -96,10 +96,10 @@ def _least_host(setting: Setting) -> int | None:
 
 def _smallest(setting: Setting, frame: Frame, pools: Sequence[Rows]) -> Floats:
     """What selections take that lock nothing and of which no other one takes less: columns of `Ledger`."""
-    ledger = Ledger(frame, setting.spaces[0].prices, ties=False)
+    ledger = Ledger(frame, setting.spaces[0].prices)
     ledger.judged = np.zeros_like(ledger.judged)
     ledger.judged[:3] = True
-    return merged(ledger, pools, [np.zeros(len(rows)) for rows in pools], np.inf)[-1].columns
+    return merged(ledger, pools, [np.zeros(len(rows)) for rows in pools], np.inf).columns
 
 
 def _shape(record: CalibrationRecord, card: int) -> Change | None:

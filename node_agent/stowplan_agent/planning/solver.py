@@ -8,7 +8,7 @@ safe moves lead to (`reach`), prices the winner again with `cost`, and explains 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from stowplan_agent.planning.limits import GIB, with_device_memory
@@ -16,6 +16,7 @@ from stowplan_agent.planning.moves import moves
 from stowplan_agent.planning.price import cost
 from stowplan_agent.planning.reach import Reach
 from stowplan_agent.planning.reasons import explanations
+from stowplan_agent.planning.rows import Rows
 from stowplan_agent.planning.search import TOLERANCE, Search
 from stowplan_agent.planning.setting import Setting, setting_of
 from stowplan_agent.planning.shortfall import changes_that_fit, shortfalls_of, smallest_peak
@@ -68,7 +69,7 @@ def solve(record: CalibrationRecord, *, current: Placement | None = None) -> Pla
         cost=priced,
         proof=proof,
         explanations=explanations(setting, chosen, priced.seconds),
-        worth=_worth(setting, free),
+        worth=_worth(setting, search, free),
         moves=(moves(record, current, chosen) or ()) if current is not None else (),
     )
 
@@ -82,9 +83,9 @@ def seconds_by_memory(record: CalibrationRecord, sizes: Iterable[int]) -> dict[i
     return {size: _fastest(setting, with_device_memory(record, size)) for size in sizes}
 
 
-def _fastest(setting: Setting, record: CalibrationRecord) -> float | None:
+def _fastest(setting: Setting, record: CalibrationRecord, start: Sequence[Rows] = ()) -> float | None:
     search = Search(setting.spaces, setting.frame_with(record), setting.between)
-    return search.best + setting.between if search.run() else None
+    return search.best + setting.between if search.run(start) else None
 
 
 def _proof(setting: Setting) -> dict[str, Any]:
@@ -100,7 +101,7 @@ def _proof(setting: Setting) -> dict[str, Any]:
     }
 
 
-def _worth(setting: Setting, best: float) -> Worth:
+def _worth(setting: Setting, search: Search, best: float) -> Worth:
     """Seconds that one more GiB on every card, or in every node (pins in proportion), would save; moves aside."""
     record = setting.record
     ranks = tuple(rank.model_copy(update={"capacity_bytes": rank.capacity_bytes + GIB}) for rank in record.ranks)
@@ -116,7 +117,7 @@ def _worth(setting: Setting, best: float) -> Worth:
     )
 
     def saved(changed: CalibrationRecord) -> float | None:
-        seconds = _fastest(setting, changed)
+        seconds = _fastest(setting, changed, search.chosen)
         if seconds is None:
             return None
         return best - seconds if best - seconds > TOLERANCE * best else 0.0

@@ -16,13 +16,16 @@ from stowplan_agent.planning.frame import Frame
 from stowplan_agent.planning.layout import layout_of
 from stowplan_agent.planning.openpins import all_pins, open_points
 from stowplan_agent.planning.options import layerwise_entry
+from stowplan_agent.planning.pareto import covered, undominated
 from stowplan_agent.planning.pricing import ShapePricer
-from stowplan_agent.planning.rows import CURRENT, ELASTIC, HOST, LOCKED, OFFLOAD, OWN, RESIDENT, Rows, joined
+from stowplan_agent.planning.rows import ALWAYS, CURRENT, ELASTIC, HOST, LOCKED, OFFLOAD, OWN, RESIDENT, Rows, joined
 from stowplan_agent.planning.table import Floats, Ints
 from stowplan_agent.planning.visits import Visits
 from stowplan_api.model import ContractError
 from stowplan_api.placement import ComponentPlacement
 
+LARGE: Final = 3000
+"""Shapes up to which a component's front is worked out for all sizes of card at once."""
 GRID: Final = 256
 """Steps of pinned bytes where ranks of different links are on nodes of different kinds."""
 
@@ -47,6 +50,8 @@ class Space:
         """Rows that were bounded or priced."""
         self.current: ComponentPlacement | None = None
         self.left_out: set[str] = set()
+        self._fronts: dict[bool, Rows] = {}
+        self._coarse: dict[bool, Rows] = {}
 
     def whole(self) -> Rows:
         """The rows without layers: Resident, Offload, and the current entry."""
@@ -61,14 +66,49 @@ class Space:
 
     def coarse(self, *, scarce: bool) -> Rows:
         """All shapes, each once: pinned whole, or (where pins are scarce) with its pins open."""
-        if not self._layered:
-            return self.whole()
+        if scarce not in self._coarse:
+            self._coarse[scarce] = self._all(scarce=scarce) if self._layered else self.whole()
+        return self._coarse[scarce]
+
+    def _all(self, *, scarce: bool) -> Rows:
         shapes = np.arange(len(self.pricer.table))
         self.left_out |= set(self.pricer.table.left_out)
         most = np.repeat(self.pricer.table.most[:, :, None], len(self.visits.links), axis=2)
         if not self.visits.stays:
             return joined([self.whole(), self._rows(shapes, np.zeros_like(most))])
         return joined([self.whole(), self._half_open(shapes, most) if scarce else self._rows(shapes, most)])
+
+    def front(self, *, host: bool) -> Rows:
+        """Every row with all pins that is best for some limits, exactly priced; ``host`` says if host copies count.
+
+        It holds for all sizes of card, so it is worked out once.
+        """
+        if host not in self._fronts:
+            rows = self.coarse(scarce=False)
+            counted = [ALWAYS, OWN, HOST] if host else [ALWAYS, OWN]
+            current, rest = rows.take(rows.shape == CURRENT), rows.take(rows.shape != CURRENT)
+            best = self._exact_front(rest, counted)
+            self._fronts[host] = joined([best, current])
+        return self._fronts[host]
+
+    def _exact_front(self, rows: Rows, counted: list[int]) -> Rows:
+        """The bounds say what to price; what is priced rules out the rest, or shows what to price next."""
+        best = rows.take(np.zeros(0, dtype=np.int64))
+        while len(rows):
+            columns = np.concatenate([rows.bytes[:, counted], rows.times], axis=1)
+            order = np.lexsort(columns.T[::-1])
+            held = columns[order][:, : len(counted)]
+            first = np.r_[True, (held[1:] != held[:-1]).any(axis=1)]
+            leading = order[first][undominated(columns[order[first]])]
+            best = joined([best, self.priced(rows.take(leading))])
+            exact = np.concatenate([best.bytes[:, counted], best.times], axis=1)
+            kept = undominated(exact)
+            best = best.take(kept)
+            rest = np.ones(len(rows), dtype=np.bool_)
+            rest[leading] = False
+            rest[rest] = ~covered(exact[kept], columns[rest])
+            rows = rows.take(rest)
+        return best
 
     def smallest(self) -> Rows:
         """Rows that lock nothing, among them all that need least of everything else."""
@@ -190,6 +230,11 @@ class Space:
             np.ones(1, dtype=np.bool_),
             np.zeros(1, dtype=np.bool_),
         )
+
+    @property
+    def large(self) -> bool:
+        """Whether there are so many shapes that only those that a search needs are priced."""
+        return self._layered and len(self.pricer.table) > LARGE
 
     @property
     def _layered(self) -> bool:

@@ -11,23 +11,15 @@ of their curves that save most, then in the record's order.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from stowplan_agent.planning.labels import Labels, Ledger, merged
+from stowplan_agent.planning.labels import Labels, Ledger, grown, merged, start
+from stowplan_agent.planning.pareto import BLOCK, undominated
 from stowplan_agent.planning.rows import ELASTIC, Rows, joined
 from stowplan_agent.planning.search import ROUNDING, TOLERANCE, Leaf, Search
 from stowplan_agent.planning.table import Floats
 from stowplan_api.placement import ComponentPlacement, Placement
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A leaf with the rows that can still win, and its labels from the last component to all."""
-
-    leaf: Leaf
-    labels: list[Labels]
 
 
 class TieBreak:
@@ -40,40 +32,65 @@ class TieBreak:
 
     def placement(self) -> Placement:
         """The one best placement."""
-        ledger = self._ledger()
-        ledger.judged[ledger.locked] = self.frame.pins_scarce
-        found = [(part, self._ends(ledger, part.labels[-1])) for part in self._parts(ledger, self.search.leaves)]
-        ends = [(part.labels[-1].columns[i]) for part, index in found for i in index]
-        columns = np.array(ends)
+        ledger = Ledger(self.frame, self.spaces[0].prices, locked=True)
+        columns = np.concatenate([leaf.labels.columns for leaf in self.search.leaves])
+        columns = columns[np.isfinite(ledger.needed(columns, self.budget + self.slack))]
         changes, peaks = columns[:, ledger.changes], ledger.peak(columns)
-        ledger = self._ledger()
         ledger.most_changes = float(changes.min())
         ledger.most_peak = float(peaks[changes == changes.min()].min())
-        leaves = [
-            Leaf(self.repinned(ledger, part.leaf.pools), part.leaf.dual, part.leaf.vector)
-            for part, index in found
-            if len(index)
-        ]
-        parts = [part for part in self._parts(ledger, leaves) if len(self._ends(ledger, part.labels[-1]))]
-        least = min(float(self.locked(ledger, part.labels[-1].columns).min()) for part in parts)
-        texts = [self._first_text(ledger, part, least) for part in parts]
+        leaves = [self._all_rows(ledger, leaf) for leaf in self.search.leaves]
+        leaves = [leaf for leaf in leaves if len(leaf.labels)]
+        least = min(float(self.locked(ledger, leaf.labels.columns).min()) for leaf in leaves)
+        texts = [self._first_text(ledger, leaf, least) for leaf in leaves]
         return min((one for one in texts if one is not None), key=lambda one: one.canonical())
 
-    def _ledger(self) -> Ledger:
-        return Ledger(self.frame, self.spaces[0].prices, ties=True)
+    def _all_rows(self, ledger: Ledger, leaf: Leaf) -> Leaf:
+        """The leaf with every row that can still win, whatever its pins, and with their selections."""
+        leaf.spent()
+        pools = []
+        for component, space in enumerate(self.spaces):
+            others = self._others(ledger, leaf, component)
+            if self.frame.pins_scarce:
+                pools.append(self._possible(ledger, leaf, component, leaf.pools[component], others))
+                continue
+            rows = self._possible(ledger, leaf, component, space.coarse(scarce=False), others)
+            streaming = rows.shape >= 0
+            if space.visits.stays and bool(streaming.any()):
+                pinned = space.pinned(np.unique(rows.shape[streaming]))
+                pinned = space.priced(self._possible(ledger, leaf, component, pinned, others))
+                rows = joined([rows.take(~streaming), pinned])
+            pools.append(self._possible(ledger, leaf, component, space.priced(rows), others))
+        spent = [leaf.dual.reduced(rows, c) for c, rows in enumerate(pools)]
+        labels = merged(ledger, pools, spent, self.budget + self.slack + leaf.dual.worth())
+        labels = labels.take(np.isfinite(self.locked(ledger, labels.columns)))
+        return Leaf(pools, leaf.dual, leaf.vector, labels)
 
-    def _parts(self, ledger: Ledger, leaves: Sequence[Leaf]) -> list[_Part]:
-        parts = []
-        for leaf in leaves:
-            spent = leaf.spent()
-            labels = merged(ledger, leaf.pools, spent, self.budget + self.slack + leaf.dual.worth())
-            parts.append(_Part(leaf, labels))
-        return parts
+    def _others(self, ledger: Ledger, leaf: Leaf, component: int) -> Labels:
+        """Labels of all other components, of the rows of the leaf."""
+        judged = self.search.ledger.judged
+        tables = [ledger.columns(rows, c) for c, rows in enumerate(leaf.pools)]
+        fronts = [undominated(table[:, judged]) for table in tables]
+        others = sorted((c for c in range(len(tables)) if c != component), key=lambda c: len(fronts[c]))
+        spent = leaf.spent()
+        budget = self.budget + self.slack + leaf.dual.worth() - float(spent[component].min())
+        least = ledger.columns(self.spaces[component].coarse(scarce=self.frame.pins_scarce), component).min(axis=0)
+        *_, labels = start(ledger), *grown(ledger, tables, fronts, spent, budget, others, beside=least)
+        return labels.take(undominated(labels.columns[:, judged]))
 
-    def _ends(self, ledger: Ledger, labels: Labels) -> list[int]:
-        """Full labels within the budget."""
-        need = ledger.needed(labels.columns, self.budget + self.slack)
-        return [int(index) for index in np.flatnonzero(np.isfinite(need))]
+    def _possible(self, ledger: Ledger, leaf: Leaf, component: int, rows: Rows, others: Labels) -> Rows:
+        """The rows that are within the budget and all limits beside some label of the others."""
+        budget = self.budget + self.slack + leaf.dual.worth()
+        spent = leaf.dual.reduced(rows, component)
+        rows = rows.take(spent <= budget - others.spent.min(initial=np.inf))
+        spent = leaf.dual.reduced(rows, component)
+        table = ledger.columns(rows, component)
+        good = np.zeros(len(rows), dtype=np.bool_)
+        for block in range(0, len(rows), BLOCK):
+            one, row = np.nonzero(others.spent[:, None] + spent[block : block + BLOCK][None, :] <= budget)
+            columns = ledger.joined(others.columns[one], table[block + row])
+            fit = ledger.fit(columns) & np.isfinite(ledger.needed(columns, self.budget + self.slack))
+            good[block + row[fit]] = True
+        return rows.take(good)
 
     def locked(self, ledger: Ledger, columns: Floats) -> Floats:
         """Locked bytes of all nodes; infinite for labels that are not within the budget."""
@@ -81,45 +98,29 @@ class TieBreak:
         total: Floats = columns[:, ledger.locked].sum(axis=1) + need * len(self.frame.pinnable)
         return total
 
-    def repinned(self, ledger: Ledger, pools: Sequence[Rows], also: Sequence[Rows] = ()) -> list[Rows]:
-        """What can still win beside the smallest of all others, with all pins of it. ``also`` are further rows that the
-        others may have."""
-        others = [joined([rows, *also[c : c + 1]]) for c, rows in enumerate(pools)]
-        least = [ledger.columns(rows, c).min(axis=0) for c, rows in enumerate(others)]
-        return [self._all_pins(ledger, rows, c, least) for c, rows in enumerate(pools)]
-
-    def _all_pins(self, ledger: Ledger, rows: Rows, component: int, least: Sequence[Floats]) -> Rows:
-        space = self.spaces[component]
-        rest = np.where(ledger.largest, -np.inf, 0.0)
-        for other, columns in enumerate(least):
-            rest = rest if other == component else ledger.joined(rest, columns)
-        rows = rows.take(ledger.fit(ledger.joined(ledger.columns(rows, component), rest)))
-        if self.frame.pins_scarce or not space.visits.stays or not bool((rows.shape >= 0).any()):
-            return rows
-        most = self.budget + self.slack - rest[ledger.times][-1]
-        pinned = space.pinned(np.unique(rows.shape[rows.shape >= 0]))
-        pinned = space.priced(pinned.take(pinned.times[:, -1] <= most))
-        return joined([rows.take(rows.shape < 0), pinned.take(pinned.times[:, -1] <= most)])
-
-    def _first_text(self, ledger: Ledger, part: _Part, least: float) -> Placement | None:
+    def _first_text(self, ledger: Ledger, leaf: Leaf, least: float) -> Placement | None:
         """The selection that locks no more than ``least``, its entries as early in canonical text as can be."""
-        pools, count = part.leaf.pools, len(part.leaf.pools)
-        done = nothing = np.where(ledger.largest, -np.inf, 0.0)
+        pools, count = leaf.pools, len(leaf.pools)
+        spent, budget = leaf.spent(), self.budget + self.slack + leaf.dual.worth()
+        tables = [ledger.columns(rows, c) for c, rows in enumerate(pools)]
+        fronts = [undominated(table[:, ledger.judged]) for table in tables]
+        suffixes = list(grown(ledger, tables, fronts, spent, budget, range(count - 1, 0, -1)))[::-1]
+        done = np.where(ledger.largest, -np.inf, 0.0)
+        suffixes.append(start(ledger))
         chosen: list[int] = []
-        for component, rows in enumerate(pools):
-            later = part.labels[count - 2 - component].columns if component < count - 1 else nothing[None, :]
-            table = ledger.joined(ledger.columns(rows, component), done)
+        for component, later in enumerate(suffixes):
+            paid = spent[component] + sum(spent[c][one] for c, one in enumerate(chosen))
             possible = []
-            for index in range(len(rows)):
-                full = ledger.joined(later, table[index])
+            for index in np.flatnonzero(paid + later.spent.min(initial=np.inf) <= budget):
+                rest = later.columns[later.spent + paid[index] <= budget]
+                full = ledger.joined(rest, ledger.joined(tables[component][index], done))
                 if bool((ledger.fit(full) & (self.locked(ledger, full) <= least + 1)).any()):
-                    possible.append(index)
+                    possible.append(int(index))
             if not possible:
                 return None
-            space = self.spaces[component]
-            index = min(possible, key=lambda i, s=space, r=rows: s.entry(r, i).canonical())  # type: ignore[misc]
-            chosen.append(index)
-            done = table[index]
+            space, rows = self.spaces[component], pools[component]
+            chosen.append(min(possible, key=lambda i, s=space, r=rows: s.entry(r, i).canonical()))  # type: ignore[misc]
+            done = ledger.joined(tables[component][chosen[-1]], done)
         return self.placed(pools, chosen, done, ledger)
 
     def placed(self, pools: Sequence[Rows], chosen: Sequence[int], columns: Floats, ledger: Ledger) -> Placement:
