@@ -69,7 +69,7 @@ def test_an_expected_request_copies_nothing_after_its_last_use(name: str, write_
         assert engine.ledger.streamed_bytes - before == expected
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_any_sequence_of_placements_ends_in_the_state_of_the_last(tiny: Tiny, seed: int) -> None:
     """RUNTIME 17."""
     generator = random.Random(seed)

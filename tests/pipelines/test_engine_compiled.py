@@ -14,10 +14,10 @@ import pytest
 import torch
 import torch._dynamo
 
-from pipelines.tiny_requests import FOUR, PLACEMENTS, Tiny, load, managed, modules, place_all, run, stack
+from pipelines.tiny_requests import PLACEMENTS, Tiny, load, managed, modules, place_all, run, stack
 
 
-@pytest.mark.parametrize("name", FOUR)
+@pytest.mark.parametrize("name", ["tiny-wan", "tiny-qwen"])
 def test_w14_layers_compiled_one_by_one_are_compiled_once(name: str, write_tiny: Callable[[str], Path]) -> None:
     torch._dynamo.reset()
     compiled: list[int] = []
@@ -37,7 +37,7 @@ def test_w14_layers_compiled_one_by_one_are_compiled_once(name: str, write_tiny:
         run(tiny.pipe, steps=1)
         once = len(compiled)
         assert once > 0
-        for place in ("streamed", "half, leading", "resident", "offload", "half, forward, strided"):
+        for place in ("streamed", "half, leading", "resident"):
             place_all(engine, PLACEMENTS[place])
             assert torch.equal(run(tiny.pipe, steps=5), expected), place
             assert len(compiled) == once, place

@@ -20,6 +20,12 @@ from stowplan_agent.weights.ledger import Tier
 SOME = ["resident", "streamed, three slots, nothing held", "half, leading", "offload", "resident"]
 
 
+@pytest.fixture
+def quick(write_tiny: Callable[[str], Path]) -> Any:
+    """The pipeline whose requests take least time, of the test's own."""
+    return load(write_tiny("tiny-qwen")).pipe
+
+
 @pytest.fixture(params=FOUR)
 def pipe(request: pytest.FixtureRequest, write_tiny: Callable[[str], Path]) -> Any:
     """A pipeline of the test's own, to change as it likes."""
@@ -117,19 +123,19 @@ def test_runtime_3_bare_parameters_and_buffers_are_valid_at_every_moment(pipe: A
         assert reader.heard > 100
 
 
-def test_w4_bare_parameters_are_on_the_device_whenever_their_parent_is_called(pipe: Any) -> None:
-    layer = stack(pipe)[2]
+def test_w4_bare_parameters_are_on_the_device_whenever_their_parent_is_called(quick: Any) -> None:
+    layer = stack(quick)[2]
     layer.register_parameter("tokens", nn.Parameter(torch.rand(5)))
-    pipe.vae.decoder.register_parameter("scale", nn.Parameter(torch.rand(3)))
+    quick.vae.decoder.register_parameter("scale", nn.Parameter(torch.rand(3)))
     card = WatchedCard()
     heard: list[tuple[str, bool]] = []
     layer.register_forward_pre_hook(lambda module, _: heard.append(("layer", card.holds(module.tokens))))
-    pipe.vae.decoder.register_forward_pre_hook(lambda module, _: heard.append(("vae", card.holds(module.scale))))
-    with managed(pipe, card) as (engine, _):
+    quick.vae.decoder.register_forward_pre_hook(lambda module, _: heard.append(("vae", card.holds(module.scale))))
+    with managed(quick, card) as (engine, _):
         for place in SOME:
             heard.clear()
             place_all(engine, PLACEMENTS[place])
-            ask(pipe, engine)
+            ask(quick, engine)
             assert {name for name, _ in heard} == {"layer", "vae"}
             assert all(held for _, held in heard), place
 
@@ -171,13 +177,13 @@ def test_w3_a_buffer_that_a_streamed_layer_counts_up_keeps_its_count(pipe: Any) 
     with managed(pipe) as (engine, card):
         place_all(engine, PLACEMENTS["streamed"])
         run_once = 0
-        for number, place in enumerate(["streamed", "streamed", "resident", "offload", "half, forward, strided"]):
+        for number, place in enumerate(["streamed", "streamed", "resident", "half, forward, strided"]):
             place_all(engine, PLACEMENTS[place])
             ask(pipe, engine)
             run_once = run_once or int(layer.calls)
             assert int(layer.calls) == run_once * (number + 1) > 0
             assert engine.ledger.held(part, Tier.DEVICE) <= card.counters().weights
-    assert int(layer.calls) == run_once * 5
+    assert int(layer.calls) == run_once * 4
 
 
 def count(module: nn.Module) -> None:
@@ -188,18 +194,18 @@ class Tagged(nn.Parameter):
     """A parameter class of someone else, with an attribute."""
 
 
-def test_w13_a_subclass_of_parameter_keeps_its_identity_and_attribute(pipe: Any) -> None:
-    layer = stack(pipe)[1]
+def test_w13_a_subclass_of_parameter_keeps_its_identity_and_attribute(quick: Any) -> None:
+    layer = stack(quick)[1]
     name, plain = next((name, value) for name, value in layer.named_parameters() if value.dim() == 2)
     owner, _, leaf = name.rpartition(".")
     tagged = Tagged(plain.data)
     tagged.kind = "kept"
     layer.get_submodule(owner).register_parameter(leaf, tagged)
-    reference = run(pipe)
-    with managed(pipe) as (engine, _):
+    reference = run(quick)
+    with managed(quick) as (engine, _):
         for place in SOME:
             place_all(engine, PLACEMENTS[place])
-            assert torch.equal(ask(pipe, engine), reference)
+            assert torch.equal(ask(quick, engine), reference)
             found = layer.get_parameter(name)
             assert found is tagged and type(found) is Tagged and found.kind == "kept"
 

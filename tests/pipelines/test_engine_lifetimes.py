@@ -132,29 +132,29 @@ def test_runtime_13_forward_sets_are_dropped_at_the_end_of_their_use(tiny: Tiny,
         assert (at_rest == 0) is (lifetime == "Forward") and min(during) > at_rest
 
 
-def test_runtime_13_an_unexpected_call_drops_a_forward_set_with_the_next_component(tiny: Tiny) -> None:
-    with managed(tiny.pipe) as (engine, _):
+def test_runtime_13_an_unexpected_call_drops_a_forward_set_with_the_next_component(quick: Tiny) -> None:
+    with managed(quick.pipe) as (engine, _):
         place_all(engine, PLACEMENTS["every layer, forward"])
         engine.observer = held = Held("text_encoder", engine)
-        ask(tiny.pipe, engine)  # nothing is known of this request
+        ask(quick.pipe, engine)  # nothing is known of this request
         engine.observer = None
         assert any(nbytes > 0 for name, nbytes in held.after if name == "text_encoder")
         assert all(nbytes == 0 for name, nbytes in held.after if name in {"vae", "transformer", "unet"})
         assert sum(balances(engine)[part.name, "device"] for part in engine.describe()) == 0
 
 
-def test_runtime_15_locked_bytes_are_those_that_the_driver_locked(tiny: Tiny) -> None:
+def test_runtime_15_locked_bytes_are_those_that_the_driver_locked(quick: Tiny) -> None:
     """Also where it locks less than it was asked to, and after everything was given back (RUNTIME 16)."""
-    whole = sum(part.total_bytes() for part in load_sizes(tiny))
+    whole = sum(part.total_bytes() for part in load_sizes(quick))
     for limit in (None, whole // 3, 0):
-        with managed(tiny.pipe, card := WatchedCard(pin_limit=limit)) as (engine, _):
+        with managed(quick.pipe, card := WatchedCard(pin_limit=limit)) as (engine, _):
             for name in ("streamed", "offload, half pinned, prefetched", "half, leading", "resident", "streamed"):
                 place_all(engine, PLACEMENTS[name])
                 engine.commit()
                 assert engine.ledger.total(Tier.PINNED) == sum(card.locked.values())
                 assert min(balances(engine).values()) >= 0
                 assert name != "resident" or not card.locked
-            assert torch.equal(ask(tiny.pipe, engine), tiny.reference)
+            assert torch.equal(ask(quick.pipe, engine), quick.reference)
             assert (limit == 0) is (not card.unlocked and not card.locked)
         assert not card.locked
 
@@ -181,12 +181,12 @@ def test_runtime_16_a_commit_unlocks_and_frees_the_host_copies_that_nothing_need
         assert torch.equal(ask(quick.pipe, engine), quick.reference)
 
 
-def test_h3_a_registration_that_fails_leaves_pageable_memory_and_true_accounts(tiny: Tiny) -> None:
+def test_h3_a_registration_that_fails_leaves_pageable_memory_and_true_accounts(quick: Tiny) -> None:
     """The pending error of a real driver is in tests/gpu; here: nothing that is not locked is reported as locked."""
-    with managed(tiny.pipe, card := WatchedCard(pin_limit=0)) as (engine, _):
+    with managed(quick.pipe, card := WatchedCard(pin_limit=0)) as (engine, _):
         place_all(engine, PLACEMENTS["streamed"])
         assert engine.ledger.total(Tier.PINNED) == 0 == len(card.locked)
-        assert torch.equal(ask(tiny.pipe, engine), tiny.reference)
+        assert torch.equal(ask(quick.pipe, engine), quick.reference)
         assert not any(each.pinned for each in card.copies)
         assert engine.ledger.total(Tier.PAGEABLE) > 0
 

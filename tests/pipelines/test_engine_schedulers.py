@@ -19,7 +19,7 @@ import pytest
 import torch
 from diffusers import AutoencoderKL, SchedulerMixin
 
-from pipelines.tiny_requests import FOUR, PLACEMENTS, layerwise, load, modules, place_all, run
+from pipelines.tiny_requests import PLACEMENTS, layerwise, load, modules, place_all, run
 from stowplan_agent.accelerators.emulated import EmulatedAccelerator, EmulatedCard
 from stowplan_agent.weights import Timeline, WeightsEngine
 from stowplan_agent.weights.timeline import Stretch
@@ -75,7 +75,7 @@ def twins(write_tiny: Callable[[str], Path]) -> Iterator[Callable[[str], Twins]]
 
 
 @pytest.mark.parametrize(("model", "name"), CASES)
-def test_runtime_11_three_steps_of_every_scheduler(model: str, name: str, twins: Callable[[str], Twins]) -> None:
+def test_runtime_11_two_steps_of_every_scheduler(model: str, name: str, twins: Callable[[str], Twins]) -> None:
     pair = twins(model)
     kind = getattr(diffusers, f"{name}Scheduler", None) or getattr(diffusers.schedulers, f"{name}Scheduler")
     assert inspect.isclass(kind) and issubclass(kind, SchedulerMixin)
@@ -86,7 +86,7 @@ def test_runtime_11_three_steps_of_every_scheduler(model: str, name: str, twins:
         torch.manual_seed(6)  # some draw their noise from torch's own generator
         try:
             with engine.request() if engine else nullcontext():
-                outputs.append(run(pipe, steps=3))
+                outputs.append(run(pipe, steps=2))
         finally:
             pipe.scheduler = own
     assert outputs[0].isfinite().all() and outputs[0].std() > 0
@@ -123,7 +123,7 @@ def deep_vae() -> Any:
 
 
 @pytest.mark.parametrize("first", [False, True])
-@pytest.mark.parametrize("name", [*FOUR, "deep"])
+@pytest.mark.parametrize("name", ["tiny-wan", "tiny-sdxl", "deep"])
 def test_runtime_11_tiled_and_untiled_decoding_whichever_was_expected(
     name: str, first: bool, write_tiny: Callable[[str], Path]
 ) -> None:
@@ -145,10 +145,10 @@ def test_runtime_11_tiled_and_untiled_decoding_whichever_was_expected(
     engine.adopt({"vae": vae})
     assert name != "deep" or engine.describe()[0].groups
     with torch.no_grad():
-        for place in ("streamed", "half, leading", "offload"):
+        for place in ("streamed", "half, leading"):
             place_all(engine, PLACEMENTS[place])
             engine.timeline = Timeline([Stretch("vae", 1, counted[first])])
-            for wanted in (first, not first, first):
+            for wanted in (first, not first):
                 tiled(vae, wanted)
                 with engine.request():
                     assert torch.equal(vae.decode(z).sample, expected[wanted]), (place, wanted)

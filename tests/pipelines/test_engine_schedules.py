@@ -66,9 +66,8 @@ def orders(count: int) -> dict[str, tuple[int, ...]]:
     return {
         "backwards": straight[::-1],
         "skipped": straight[1::2],
-        "again": tuple(index for index in straight for _ in range(2)),
         "one": (count - 2,),
-        "random": tuple(random.Random(1).choices(straight, k=2 * count)),
+        "again and at random": tuple(random.Random(1).choices(straight, k=count)),
     }
 
 
@@ -87,6 +86,7 @@ def test_runtime_7_layers_in_any_order_have_their_own_weights(tiny: Tiny, layers
         assert torch.equal(ask(tiny.pipe, engine), tiny.reference)
 
 
+@pytest.mark.parametrize("tiny", ["tiny-flux", "tiny-qwen"], indirect=True)
 @pytest.mark.parametrize("place", STREAMED[::2])
 def test_runtime_7_after_an_exception_anywhere_the_next_request_is_right(tiny: Tiny, place: str) -> None:
     decoder, encoder = tiny.pipe.vae.decoder, tiny.pipe.text_encoder
@@ -176,7 +176,7 @@ def with_slots(
     return placed
 
 
-@pytest.mark.parametrize("name", ["tiny-sdxl", "tiny-qwen"])
+@pytest.mark.parametrize("name", ["tiny-sdxl"])
 def test_w1_a_slow_link_and_random_compute_in_every_shape_of_ring(name: str, write_tiny: Callable[[str], Path]) -> None:
     pipe = load(write_tiny(name)).pipe
     generator = random.Random(2)
