@@ -46,14 +46,12 @@ class Reach:
         search.best = min(float(ledger.seconds(labels.columns[[one]])[0]) for labels, one in ends)
         ties = TieBreak(search)
         budget = ties.budget + ties.slack
-        within = [(labels, one) for labels, one in ends if np.isfinite(ledger.needed(labels.columns[[one]], budget)[0])]
-        keys = [
-            (float(labels.columns[one, ledger.changes]), float(ledger.peak(labels.columns[[one]])[0]))
-            for labels, one in within
-        ]
-        ledger.most_changes, ledger.most_peak = min(keys)
-        pools = [self._repinned(ledger, pools, c, budget) for c in range(len(pools))]
-        within = self._ends(ledger, pools, budget)
+        keys = {self._key(ledger, *end) for end in self._affordable(ledger, ends, budget)}
+        final = Ledger(search.frame, self.spaces[0].prices, locked=True)
+        final.most_changes, final.most_peak = min(keys)
+        pools = [self._repinned(final, pools, c, budget) for c in range(len(pools))]
+        # On the way more may change and peaks may be higher than in the end, so only ends are held to the best of both.
+        within = [end for end in self._ends(ledger, pools, budget) if bool(final.fit(end[0].columns[[end[1]]])[0])]
         least = min(float(ties.locked(ledger, labels.columns[[one]])[0]) for labels, one in within)
         placements = [
             ties.placed(*self._chosen(pools, labels, one), labels.columns[one], ledger)
@@ -61,6 +59,15 @@ class Reach:
             if float(ties.locked(ledger, labels.columns[[one]])[0]) <= least + 1
         ]
         return min(placements, key=lambda one: one.canonical())
+
+    @staticmethod
+    def _key(ledger: Ledger, labels: Labels, one: int) -> tuple[float, float]:
+        """Changes, and device bytes of the largest intervals."""
+        return float(labels.columns[one, ledger.changes]), float(ledger.peak(labels.columns[[one]])[0])
+
+    @staticmethod
+    def _affordable(ledger: Ledger, ends: Found, budget: float) -> Found:
+        return [end for end in ends if np.isfinite(ledger.needed(end[0].columns[[end[1]]], budget)[0])]
 
     def _start(self) -> float:
         """Seconds of the current placement if it is within limits: reached without a move."""

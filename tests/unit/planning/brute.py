@@ -18,12 +18,12 @@ from stowplan_api.record import CalibrationRecord, Component, Group
 
 def placements(record: CalibrationRecord) -> Iterator[tuple[Placement, Cost]]:
     ranks = len(record.ranks)
-    for entries in product(*(list(_entries(component, ranks)) for component in record.components)):
-        placement = Placement(components=entries)
+    for chosen in product(*(list(entries(component, ranks)) for component in record.components)):
+        placement = Placement(components=chosen)
         yield placement, cost(record, placement)
 
 
-def _entries(component: Component, ranks: int) -> Iterator[ComponentPlacement]:
+def entries(component: Component, ranks: int) -> Iterator[ComponentPlacement]:
     mode = component.fixed.mode if component.fixed else None
     if mode in (None, "Resident"):
         yield resident(component.name)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stowplan_api.placement import ComponentPlacement, GroupPlacement, Placement
+from stowplan_api.plan import Plan
 from stowplan_api.record import CalibrationRecord
 
 FOLDER = Path(__file__).parent / "records"
@@ -140,3 +141,49 @@ def random_record(seed: int) -> CalibrationRecord:
         ranks=ranks,
         pageable=choose.choice([5e9, 20e9]),
     )
+
+
+def small_record(
+    choose: random.Random, *, ranks: int | None = None, tight: str | None = None, count: int | None = None
+) -> CalibrationRecord:
+    """One or two components of up to two layers, tight in one thing or another, and sometimes in all."""
+    ranks = choose.choice([1, 1, 1, 2]) if ranks is None else ranks
+    components, intervals, weights = [], [], 0.0
+    for name in ["encoder", "denoiser"][: count or choose.choice([1, 2, 2, 2])]:
+        layers = [choose.choice([0.25, 0.5, 0.75])] * choose.choice([0, 1, 2, 2 if ranks > 1 else 3])
+        loose = choose.choice([0.0, 0.5]) if layers else choose.choice([0.5, 1.0, 1.5])
+        weights += loose + sum(layers)
+        components.append(component(name, loose, layers))
+        seconds = choose.choice([0.004, 0.02, 0.08])
+        activation = choose.choice([0.125, 0.5])
+        intervals.append(
+            interval(name, choose.choice([1, 2, 9]), activation, layers=len(layers), seconds=seconds, loose=0.01)
+        )
+    if choose.random() < 0.4:
+        intervals.insert(1, interval(None, 1, choose.choice([0.125, 1.0])))
+    tight = tight or choose.choice(["device", "device", "pins", "host", "all", "nothing"])
+    return made(
+        components,
+        intervals,
+        card=weights * (choose.uniform(0.3, 1.05) if tight != "nothing" else 2) + 0.75,
+        pinnable=weights * ranks * choose.uniform(0, 1) if tight in ("pins", "all") else 1000,
+        host=weights * ranks * choose.uniform(0.1, 0.7 if tight == "moves" else 1)
+        if tight in ("host", "all", "moves")
+        else 1000,
+        contention=choose.choice([1.0, 1.05, 1.2]),
+        reserve=0.25,
+        ranks=ranks,
+        pageable=choose.choice([5e9, 20e9]),
+    )
+
+
+def placed(plan: Plan) -> Placement:
+    assert plan.placement is not None
+    return plan.placement
+
+
+def always(entry: ComponentPlacement, layers: int) -> int:
+    """Layers that are on the device for good."""
+    if entry.mode != "Layerwise":
+        return layers if entry.mode == "Resident" else 0
+    return sum(group.resident_layers for group in entry.groups or () if group.lifetime == "Permanent")

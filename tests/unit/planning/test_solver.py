@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import pytest
 from brute import placements
-from examples import GIB, SMALL, component, interval, layerwise, made, placement_of, random_record, record_of, resident
+from examples import (
+    GIB,
+    SMALL,
+    always,
+    component,
+    interval,
+    made,
+    placed,
+    placement_of,
+    random_record,
+    record_of,
+    resident,
+)
 
 from stowplan_agent.planning import cost, moves, solve, with_device_memory, with_host_memory
 from stowplan_api.model import ContractError
-from stowplan_api.placement import ComponentPlacement, Placement
+from stowplan_api.placement import Placement
 from stowplan_api.plan import Plan
 from stowplan_api.record import CalibrationRecord
 
@@ -114,25 +126,25 @@ def test_moves_reach_the_target_within_limits() -> None:
 
 def test_hard_1_keep_or_die() -> None:
     record = record_of("hard-1-keep-or-die-31gib.json")
-    modes = {entry.mode for entry in _placed(solve(record)).components}
+    modes = {entry.mode for entry in placed(solve(record)).components}
     assert modes == {"Resident"}
-    placed = _placed(solve(with_device_memory(record, int(23.5 * GIB))))
-    assert _always(placed.entry("transformer"), 60) == 60
-    assert _always(placed.entry("text_encoder"), 36) < 36
+    chosen = placed(solve(with_device_memory(record, int(23.5 * GIB))))
+    assert always(chosen.entry("transformer"), 60) == 60
+    assert always(chosen.entry("text_encoder"), 36) < 36
 
 
 def test_hard_2_the_largest_set_fits_and_the_sum_does_not() -> None:
     record = record_of("hard-2-permanent-or-forward-80gib.json")
-    placed = _placed(solve(record))
+    chosen = placed(solve(record))
     for name, layers in (("text_encoder", 40), ("transformer", 56)):
-        entry = placed.entry(name)
+        entry = chosen.entry(name)
         streamed = layers - sum(group.resident_layers for group in entry.groups or ())
         assert entry.mode == "Offload" or streamed == 0, "nothing streams"
-        assert _always(entry, layers) < layers, "and not all of it stays for good"
+        assert always(entry, layers) < layers, "and not all of it stays for good"
 
 
 def test_hard_7_each_rank_gets_the_pins_that_it_needs() -> None:
-    (group,) = _placed(solve(record_of("hard-7-unequal-pins-2-ranks.json"))).entry("transformer").groups or ()
+    (group,) = placed(solve(record_of("hard-7-unequal-pins-2-ranks.json"))).entry("transformer").groups or ()
     streamed = 48 - group.resident_layers
     assert group.pinned_layers[0] == streamed
     assert 0 < group.pinned_layers[1] < 12
@@ -147,88 +159,28 @@ def test_hard_3_decode_does_not_fit() -> None:
 
 
 def test_hard_4_bytes_go_to_the_expert_with_more_passes() -> None:
-    placed = _placed(solve(record_of("hard-4-two-experts-48gib.json")))
-    assert _always(placed.entry("transformer_2"), 40) == 40
-    assert 0 < _always(placed.entry("transformer"), 40) < 40
+    chosen = placed(solve(record_of("hard-4-two-experts-48gib.json")))
+    assert always(chosen.entry("transformer_2"), 40) == 40
+    assert 0 < always(chosen.entry("transformer"), 40) < 40
 
 
 def test_hard_5_the_reserve_of_an_extrapolated_record() -> None:
     record = record_of("hard-5-unprobed-expert-80gib.json")
-    assert {entry.mode for entry in _placed(solve(record)).components} != {"Resident"}
+    assert {entry.mode for entry in placed(solve(record)).components} != {"Resident"}
     measured = record.model_copy(update={"extrapolated": False})
-    assert {entry.mode for entry in _placed(solve(measured)).components} == {"Resident"}
+    assert {entry.mode for entry in placed(solve(measured)).components} == {"Resident"}
 
 
 def test_hard_6_one_shot_encoder() -> None:
-    placed = _placed(solve(record_of("hard-6-one-shot-encoder-16gib.json")))
-    assert _always(placed.entry("transformer"), 30) >= 28
-    assert _always(placed.entry("text_encoder"), 36) == 0
+    chosen = placed(solve(record_of("hard-6-one-shot-encoder-16gib.json")))
+    assert always(chosen.entry("transformer"), 30) >= 28
+    assert always(chosen.entry("text_encoder"), 36) == 0
 
 
 def test_all_resident_where_everything_fits() -> None:
     plan = solve(record_of("wan22-t2v-a14b-h200.json"))
-    assert {entry.mode for entry in _placed(plan).components} == {"Resident"}
+    assert {entry.mode for entry in placed(plan).components} == {"Resident"}
     assert plan.worth is not None and plan.worth.device_seconds_per_gib == 0
-
-
-def test_p2_six_and_five_and_not_nine() -> None:
-    parts = [component(name, size) for name, size in (("nine", 9), ("six", 6), ("five", 5))]
-    stays = [*(interval(name, 1, 0) for name in ("nine", "six", "five")), interval(None, 1, 9.5)]
-    record = made(parts, stays, card=21, reserve=0)
-    placed = _placed(solve(record))
-    assert {entry.name for entry in placed.components if entry.mode == "Resident"} == {"six", "five"}
-
-
-def test_p3_intervals_are_not_added_up() -> None:
-    record = made(
-        [component("encoder", 0, [10 / 24] * 24), component("denoiser", 0, [0.3] * 40)],
-        [interval("encoder", 1, 1, layers=24), interval("denoiser", 80, 1, layers=40)],
-        card=16,
-    )
-    plan = solve(record)
-    assert _always(_placed(plan).entry("denoiser"), 40) == 40
-    assert _always(_placed(plan).entry("encoder"), 24) <= 6
-
-
-def test_p4_layers_are_pinned_one_by_one() -> None:
-    record = made(
-        [component("denoiser", 0, [1.0] * 10), component("other", 0, [0.5] * 4)],
-        [interval("denoiser", 9, 7, layers=10), interval("other", 9, 7, layers=4)],
-        card=9.6,
-        pinnable=6.5,
-        reserve=0.5,
-    )
-    plan = solve(record)
-    assert plan.cost is not None
-    assert 6 * GIB <= plan.cost.locked_bytes["node-0"] <= 6.5 * GIB
-
-
-def test_p5_the_explanation_says_why_not_one_more_layer() -> None:
-    record = made(
-        [component("denoiser", 0, [0.5] * 50)], [interval("denoiser", 9, 1, layers=50)], card=19.3, reserve=0.75
-    )
-    plan = solve(record)
-    assert _always(_placed(plan).entry("denoiser"), 50) == 33
-    (explanation,) = plan.explanations
-    assert explanation.lost is not None and "bytes" in explanation.because and "interval 0" in explanation.because
-    more = Placement(components=(layerwise("denoiser", 34, [16]),))
-    assert str(cost(record, more).violations[0].short_bytes) in explanation.because
-
-
-def test_p6_resident_and_the_seconds_it_saves() -> None:
-    record = made([component("denoiser", 0.5, [0.6] * 60)], [interval("denoiser", 30, 5, layers=60)], card=80)
-    current = Placement(components=(layerwise("denoiser", 0, [60]),))
-    plan = solve(record, current=current)
-    assert _placed(plan).entry("denoiser").mode == "Resident"
-    assert plan.cost is not None and plan.cost.seconds < cost(record, current).seconds
-    assert [move.component for move in plan.moves] == ["denoiser"]
-
-
-def test_p7_no_hidden_floor_of_resident_weights() -> None:
-    record = made(
-        [component("denoiser", 0.2, [0.67] * 40)], [interval("denoiser", 4, 13, layers=40)], card=15.5, reserve=0.5
-    )
-    assert solve(record).status == "Optimal"
 
 
 def test_nothing_to_gain_moves_nothing() -> None:
@@ -260,18 +212,6 @@ def test_more_memory_is_never_slower(gib: int) -> None:
 def test_a_current_placement_of_another_model_is_refused() -> None:
     with pytest.raises(ContractError, match="component vae"):
         solve(record_of("small/device-03.json"), current=Placement(components=(resident("vae"),)))
-
-
-def _placed(plan: Plan) -> Placement:
-    assert plan.placement is not None
-    return plan.placement
-
-
-def _always(entry: ComponentPlacement, layers: int) -> int:
-    """Layers that are on the device for good."""
-    if entry.mode != "Layerwise":
-        return layers if entry.mode == "Resident" else 0
-    return sum(group.resident_layers for group in entry.groups or () if group.lifetime == "Permanent")
 
 
 @pytest.mark.parametrize("factor", [0.0, 1e-300, 1e-12, 1e6])

@@ -1,0 +1,87 @@
+"""Many runs at once equal the one recurrence, run by run, and the bounds in columns stay below it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from examples import record_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stowplan_agent.planning.lanes import lane_seconds
+from stowplan_agent.planning.layout import layout_of
+from stowplan_agent.planning.options import layerwise_entry
+from stowplan_agent.planning.pareto import undominated
+from stowplan_agent.planning.pricing import ShapePricer
+from stowplan_agent.planning.ring import Layer, run_seconds
+from stowplan_agent.planning.timeline import timeline_of
+from stowplan_agent.planning.visits import Visits
+
+times = st.one_of(st.integers(0, 12).map(float), st.floats(1e-3, 12))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_lanes_equal_runs(data: st.DataObject) -> None:
+    rings = data.draw(st.integers(1, 3))
+    ring_of = sorted(data.draw(st.lists(st.integers(0, rings - 1), min_size=1, max_size=9)))
+    layers, lanes = len(ring_of), data.draw(st.integers(1, 5))
+    seconds = data.draw(st.lists(times, min_size=layers, max_size=layers))
+    loose, contention = data.draw(times), data.draw(st.sampled_from([1.0, 1.05, 1.5, 3.0]))
+    passes = data.draw(st.sampled_from([0, 1, 2, 3, 7, 40]))
+    cells = layers * lanes
+    streamed = np.array(data.draw(st.lists(st.booleans(), min_size=cells, max_size=cells))).reshape(layers, lanes)
+    copies = np.array(data.draw(st.lists(times, min_size=cells, max_size=cells))).reshape(layers, lanes) * streamed
+    drawn = data.draw(st.lists(st.integers(2, 3), min_size=rings * lanes, max_size=rings * lanes))
+    slots = np.array(drawn).reshape(rings, lanes)
+    found = lane_seconds(passes, loose, seconds, ring_of, slots, copies, streamed, contention)
+    for lane in range(lanes):
+        run = [
+            Layer(one, ring if streamed[i, lane] else -1, float(copies[i, lane]))
+            for i, (one, ring) in enumerate(zip(seconds, ring_of, strict=True))
+        ]
+        alone = run_seconds(passes, loose, run, slots[:, lane].tolist(), contention)
+        assert found[lane] == pytest.approx(alone, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "component"),
+    [
+        ("hard-4-two-experts-48gib.json", "transformer"),
+        ("hard-2-permanent-or-forward-80gib.json", "transformer"),
+        ("hard-7-unequal-pins-2-ranks.json", "transformer"),
+        ("hard-1-keep-or-die-31gib.json", "text_encoder"),
+    ],
+)
+def test_columns_say_what_a_layout_says(name: str, component: str) -> None:
+    record = record_of(name)
+    visits = Visits(record, timeline_of(record), record.component(component))
+    pricer = ShapePricer(visits)
+    draw = np.random.default_rng(1)
+    shapes = draw.choice(len(pricer.table), 60, replace=False)
+    pins = draw.integers(0, pricer.table.most[shapes] + 1)
+    locked = pricer.locked(shapes, pins)
+    for link in range(len(visits.links)):
+        exact, bound = pricer.exact(shapes, pins, link), pricer.bound(shapes, pins, link)
+        assert (bound <= exact * (1 + 1e-9)).all()
+        for row, shape in enumerate(shapes):
+            table = pricer.table
+            entry = layerwise_entry(
+                visits.component, table.streams(shape), table.lives(shape), tuple((int(one),) for one in pins[row])
+            )
+            layout = layout_of(visits.component, entry, 1)
+            held = (table.always[shape], table.own[shape], table.host[shape], locked[row])
+            assert (layout.always, layout.own, layout.host[0], layout.locked[0]) == held
+            assert visits.times(layout, 0, link) == pytest.approx(exact[row], rel=1e-11)
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 4)] * 3), max_size=40))
+def test_undominated(rows: list[tuple[int, ...]]) -> None:
+    columns = np.array(rows, dtype=np.float64).reshape(-1, 3)
+    kept = {rows[index] for index in undominated(columns)}
+    best = {
+        one
+        for one in rows
+        if not any(other != one and all(a <= b for a, b in zip(other, one, strict=True)) for other in rows)
+    }
+    assert kept == best and len(undominated(columns)) == len(best)
