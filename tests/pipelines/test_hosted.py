@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import modeling_utils
+from transformers import T5Config, T5ForConditionalGeneration, modeling_utils
 
 from stowplan_agent.accelerators.emulated import EmulatedAccelerator, EmulatedCard
-from stowplan_agent.inventory import read_checkpoint, take_inventory
+from stowplan_agent.inventory import InventoryError, read_checkpoint, take_inventory
 from stowplan_agent.pipeline import HostedPipeline, LoadError, PipelineRequest
 from stowplan_agent.pipeline.completeness import check_layers
 from stowplan_agent.pipeline.request import Stopped
@@ -82,6 +82,76 @@ def test_a_config_with_fewer_layers_than_the_checkpoint_is_refused(
     loaded = HostedPipeline.load(folder, "float32", torch.device("cpu"))
     with pytest.raises(LoadError, match=rf"{component}: the checkpoint has \d layers .* makes {layers};"):
         check_layers(found, loaded.modules())
+
+
+@pytest.mark.parametrize(
+    ("tower", "key", "layers", "renamed"),
+    [
+        ("text_config", "num_hidden_layers", 3, "model.language_model.layers"),
+        ("text_config", "num_hidden_layers", 1, "model.language_model.layers"),
+        ("text_config", "num_hidden_layers", 0, "model.language_model.layers"),
+        ("vision_config", "depth", 2, "model.visual.blocks"),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_fewer_layers_are_refused_also_where_loading_renames_them(
+    write_tiny: Callable[[str], Path], tmp_path: Path, tower: str, key: str, layers: int, renamed: str, dtype: str
+) -> None:
+    folder = tmp_path / "qwen"
+    shutil.copytree(write_tiny("tiny-qwen"), folder)
+    config = folder / "text_encoder" / "config.json"
+    content = json.loads(config.read_text())
+    content[tower][key] = layers
+    if "layer_types" in content[tower]:
+        content[tower]["layer_types"] = content[tower]["layer_types"][:layers]
+    config.write_text(json.dumps(content))
+    found = take_inventory(read_checkpoint(folder), dtype)
+    loaded = HostedPipeline.load(folder, dtype, torch.device("cpu"))
+    waiting = loaded.deferred.pending_bytes
+    with pytest.raises(LoadError, match=rf"text_encoder: the checkpoint has 4 layers .* makes {layers} in {renamed};"):
+        check_layers(found, loaded.modules())
+    assert loaded.deferred.pending_bytes == waiting
+
+
+@pytest.mark.parametrize("name", ["tiny-wan", "tiny-flux", "tiny-sdxl", "tiny-qwen"])
+def test_a_whole_checkpoint_has_all_its_layers(write_tiny: Callable[[str], Path], name: str) -> None:
+    """CLIP and Qwen are renamed on loading."""
+    path = write_tiny(name)
+    loaded = HostedPipeline.load(path, "bfloat16", torch.device("cpu"))
+    waiting = loaded.deferred.pending_bytes
+    check_layers(take_inventory(read_checkpoint(path), "bfloat16"), loaded.modules())
+    assert loaded.deferred.pending_bytes == waiting > 0
+
+
+@pytest.mark.parametrize("decoder", [4, 6])
+def test_the_decoder_of_a_whole_t5_is_left_alone(tiny_flux: Path, tmp_path: Path, decoder: int) -> None:
+    folder = tmp_path / "flux"
+    shutil.copytree(tiny_flux, folder)
+    t5 = folder / "text_encoder_2"
+    whole = T5ForConditionalGeneration(T5Config.from_pretrained(t5, num_decoder_layers=decoder))
+    whole.save_pretrained(t5)
+    found = take_inventory(read_checkpoint(folder), "float32")
+    (part,) = (one for one in found.components if one.name == "text_encoder_2")
+    assert {group.name: len(group.layer_bytes) for group in part.groups} == {
+        "encoder.block": 4,
+        "decoder.block": decoder,
+    }
+    check_layers(found, HostedPipeline.load(folder, "float32", torch.device("cpu")).modules())
+
+
+@pytest.mark.parametrize("part", ["text_encoder", "transformer"])
+@pytest.mark.parametrize("method", ["bitsandbytes", "fp8", "a method of next year"])
+def test_a_quantised_component_is_named_before_loading(
+    write_tiny: Callable[[str], Path], tmp_path: Path, part: str, method: str
+) -> None:
+    """H13: diffusers would fail without naming the component, and transformers would load it without a word."""
+    folder = tmp_path / "model"
+    shutil.copytree(write_tiny("tiny-qwen"), folder)
+    config = folder / part / "config.json"
+    quantised = {"quantization_config": {"quant_method": method}}
+    config.write_text(json.dumps(json.loads(config.read_text()) | quantised))
+    with pytest.raises(InventoryError, match=f"component {part} .* is quantised with {method}, .* plain checkpoint"):
+        read_checkpoint(folder)
 
 
 def _held(card: EmulatedAccelerator) -> int:

@@ -26,7 +26,11 @@ def inventory(
     dtype: Annotated[str, typer.Option(help="Precision to load in: bfloat16, float16 or float32.")] = "bfloat16",
     output: Annotated[Output, typer.Option(help="table or json.")] = Output.TABLE,
 ) -> None:
-    """Show components, repeated layers and bytes of a checkpoint. Reads headers and configs, not weights."""
+    """Show components, repeated layers and bytes of a checkpoint. Reads headers and configs, not weights.
+
+    Groups of layers have the names of the files; a record and a placement have those of the loaded model, which
+    transformers changes for some models.
+    """
     with user_errors(InventoryError):
         check_dtype(dtype)
         checkpoint = read_checkpoint(path)
@@ -65,7 +69,7 @@ def _as_json(found: Inventory) -> dict[str, object]:
 
 def _as_table(found: Inventory) -> Table:
     sizes = ("loose", "on disk", "loaded")
-    table = wide_table("component", "class", "layers", *sizes, right=sizes, title=found.model)
+    table = wide_table("component", "class", "layers, as named in the files", *sizes, right=sizes, title=found.model)
     for part in found.components:
         layers = ", ".join(
             f"{group.name} {len(group.layer_bytes)} x {for_people(max(group.layer_bytes))}" for group in part.groups

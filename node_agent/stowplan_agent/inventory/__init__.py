@@ -10,6 +10,7 @@ from stowplan_agent.inventory.host_limits import HostLimits, read_host_limits
 from stowplan_agent.inventory.layers import Group, find_groups, loose_names
 from stowplan_agent.inventory.need import Need, check_need, predict_need, refusal
 from stowplan_agent.inventory.sources import resolve_source
+from stowplan_agent.inventory.stacks import LayerShapes, alike, stacks_of
 from stowplan_agent.inventory.tensors import TensorInfo, check_dtype, packed_bytes
 
 __all__ = [
@@ -22,8 +23,10 @@ __all__ = [
     "HostLimits",
     "Inventory",
     "InventoryError",
+    "LayerShapes",
     "Need",
     "TensorInfo",
+    "alike",
     "check_classes",
     "check_dtype",
     "check_need",
@@ -39,5 +42,6 @@ __all__ = [
     "read_host_limits",
     "refusal",
     "resolve_source",
+    "stacks_of",
     "take_inventory",
 ]

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from stowplan_agent.inventory.errors import InventoryError
 from stowplan_agent.inventory.headers import Header
+from stowplan_agent.inventory.quantisation import check_configs, check_index, check_weights
 from stowplan_agent.inventory.tensors import TensorInfo
 from stowplan_agent.inventory.weight_files import find_weights, merge_tensors, read_json_object
 
@@ -67,7 +68,7 @@ class Checkpoint:
 def read_checkpoint(path: Path, *, variant: str | None = None) -> Checkpoint:
     """Read the folder ``path``, with the weights of ``variant`` (``fp16``, say) where a component has them.
 
-    Raises `InventoryError`, one sentence, for anything missing, malformed, truncated or not to be read.
+    Raises `InventoryError`, one sentence, for anything missing, malformed, truncated, quantised or not to be read.
     """
     try:
         return _read_checkpoint(path.absolute(), variant)
@@ -90,6 +91,7 @@ def _read_checkpoint(path: Path, variant: str | None) -> Checkpoint:
         )
     if not isinstance(pipeline, str) or not pipeline:
         raise InventoryError(f"{path / INDEX} names no pipeline class in _class_name; download it again")
+    check_index(path / INDEX, index)
     entries = {name: value for name, value in index.items() if _is_component(value)}
     components = tuple(
         _read_component(path, name, value, variant) for name, value in entries.items() if None not in value
@@ -140,7 +142,9 @@ def _read_component(root: Path, name: str, value: list[str], variant: str | None
     if Path(name).name != name or not folder.is_dir():
         raise InventoryError(f"{root / INDEX} names the component {name!r}, and there is no such folder in {root}")
     configs = {file.name: read_json_object(file) for file in sorted(folder.glob("*config.json"))}
+    check_configs(folder, configs)
     headers = find_weights(folder, library, variant)
+    check_weights(folder, headers)
     if headers and "config.json" not in configs:
         raise InventoryError(f"{folder} has weights but no config.json; download the checkpoint again")
     if not headers and "config.json" in configs and not any(file in configs for file in WEIGHTLESS):

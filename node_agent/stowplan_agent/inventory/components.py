@@ -3,6 +3,9 @@
 It is the first answer the agent gives (RUNTIME.md, phase Inventory) and what ``stowplan inventory`` prints. Limits,
 which only a loaded model can lift: buffers that are computed and not saved are not in a file; classes may keep some
 modules in float32, which the caller passes as ``kept``; tensors that a class does not use are counted.
+
+Groups have the names of the files. Those of a loaded module, which records and placements use, may differ: transformers
+renames some on loading (Qwen2.5-VL: ``model.layers`` to ``model.language_model.layers``), by tables in its code.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from typing import Any, Final
 from stowplan_agent.inventory.checkpoint import Checkpoint, CheckpointComponent
 from stowplan_agent.inventory.fingerprint import fingerprint
 from stowplan_agent.inventory.layers import find_groups, loose_names
+from stowplan_agent.inventory.stacks import LayerShapes, stacks_of
 from stowplan_agent.inventory.tensors import TensorInfo, check_dtype, loaded, packed_bytes
 
 FLOAT32: Final = "F32"
@@ -21,10 +25,12 @@ FLOAT32: Final = "F32"
 
 @dataclass(frozen=True)
 class GroupInventory:
-    """A stack of repeated layers: packed, aligned bytes, one number a layer."""
+    """A stack of repeated layers: its name in the files, and packed, aligned bytes, one number a layer."""
 
     name: str
     layer_bytes: tuple[int, ...]
+    common: LayerShapes = field(default=frozenset(), compare=False, repr=False)
+    """What all its layers have: by this a loaded module's stack of another name is recognised."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +95,7 @@ def _take(part: CheckpointComponent, target: str, kept: tuple[str, ...]) -> Comp
         if name not in tied
     }
     groups = find_groups(tensors)
+    stacks = stacks_of({name: info.shape for name, info in tensors.items()})
     by_dtype: dict[str, int] = {}
     for info in tensors.values():
         by_dtype[info.dtype] = by_dtype.get(info.dtype, 0) + info.nbytes
@@ -99,7 +106,10 @@ def _take(part: CheckpointComponent, target: str, kept: tuple[str, ...]) -> Comp
         disk_bytes=sum(header.file_bytes for header in part.headers),
         tensor_bytes=sum(by_dtype.values()),
         loose_bytes=packed_bytes(tensors[name].nbytes for name in loose_names(tensors, groups)),
-        groups=tuple(GroupInventory(group.name, group.layer_bytes(tensors)) for group in groups),
+        groups=tuple(
+            GroupInventory(group.name, group.layer_bytes(tensors), frozenset.intersection(*stacks[group.name]))
+            for group in groups
+        ),
         dtype_bytes=by_dtype,
         tied=tied,
     )

@@ -18,6 +18,8 @@ from stowplan_agent.inventory.tensors import TensorInfo
 
 STEMS: Final = {"diffusers": "diffusion_pytorch_model", "transformers": "model"}
 PICKLES: Final = ("*.bin", "*.ckpt", "*.pt", "*.pth")
+GGUF: Final = "*.gguf"
+"""llama.cpp's format, most often quantised; diffusers reads it only as a single file, into tensors of its own class."""
 
 
 def find_weights(folder: Path, library: str, variant: str | None) -> tuple[Header, ...]:
@@ -105,4 +107,10 @@ def _explain_others(folder: Path) -> None:
     if pickles:
         raise InventoryError(
             f"{folder} has weights only as {pickles[0]}, and only safetensors are read; convert the checkpoint"
+        )
+    packed = sorted(path.name for path in folder.glob(GGUF))
+    if packed:
+        raise InventoryError(
+            f"component {folder.name} of {folder.parent} has weights only as {packed[0]}, and GGUF is not read; give "
+            "a plain checkpoint, or this one dequantised and saved as safetensors"
         )

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-WIDTHS = {"F32": 4, "BF16": 2, "F16": 2, "I64": 8}
+WIDTHS = {"F32": 4, "BF16": 2, "F16": 2, "I64": 8, "I32": 4, "I8": 1, "U8": 1, "F8_E4M3": 1}
 Tensors = Mapping[str, tuple[str, tuple[int, ...]]]
 WriteFile = Callable[[Path, Tensors], Path]
 

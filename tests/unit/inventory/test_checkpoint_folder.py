@@ -101,6 +101,10 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     ),
     "missing weights": (lambda root: (root / VAE).unlink(), "has a config.json but no weights"),
     "only pickled weights": (lambda root: (root / VAE).rename(root / "vae/model.bin"), "only safetensors are read"),
+    "only GGUF": (
+        lambda root: (root / VAE).rename(root / "vae/vae-Q4_K.gguf"),
+        "has weights only as vae-Q4_K.gguf",
+    ),
     "weights misnamed": (lambda root: (root / VAE).rename(root / "vae/w.safetensors"), "it has w.safetensors"),
     "only a variant": (
         lambda root: (root / VAE).rename(root / "vae/diffusion_pytorch_model.fp16.safetensors"),
