@@ -14,7 +14,7 @@ from torch import nn
 from pipelines.tiny_requests import FOUR, PLACEMENTS, Tiny, ask, denoiser, load, managed, modules, place_all, run, stack
 from pipelines.watched_card import WatchedCard
 from stowplan_agent.accelerators.emulated import EmulatedAccelerator, EmulatedCard
-from stowplan_agent.weights import AdoptionError, WeightsEngine
+from stowplan_agent.weights import WeightsEngine
 from stowplan_agent.weights.ledger import Tier
 
 SOME = ["resident", "streamed, three slots, nothing held", "half, leading", "offload", "resident"]
@@ -219,6 +219,9 @@ class Wrapper(torch.Tensor):
         wrapper.inner, wrapper.scale = inner, scale
         return wrapper
 
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        return ["inner", "scale"], None
+
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.ops.aten.detach.default:
@@ -237,21 +240,25 @@ STRANGE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 @pytest.mark.parametrize("kind", STRANGE)
-def test_h2_a_tensor_class_that_is_not_known_is_refused_with_its_name_and_nothing_is_changed(
+def test_h2_a_component_of_a_tensor_class_that_is_not_known_is_fixed_with_its_name(
     kind: str, write_tiny: Callable[[str], Path]
 ) -> None:
-    """RUNTIME 5: the reason is reported, the way out is named, and the other components are as they were."""
+    """RUNTIME 5: the reason is reported, inner bytes are counted, and the other components go where they are told."""
     tiny: Tiny = load(write_tiny("tiny-qwen"))
+    plain = sum(tensor.nbytes for tensor in [*tiny.pipe.transformer.parameters(), *tiny.pipe.transformer.buffers()])
     layer = tiny.pipe.transformer.transformer_blocks[1]
-    plain = layer.attn.to_q.weight
-    layer.attn.to_q.weight = nn.Parameter(STRANGE[kind](plain.data), requires_grad=False)
-    addresses = {name: tensor.data_ptr() for name, tensor in every_tensor(tiny.pipe).items() if "to_q" not in name}
-    card = EmulatedAccelerator(EmulatedCard(1 << 30))
-    engine = WeightsEngine(card)
-    with pytest.raises(AdoptionError, match=rf"component transformer: tensor \S+to_q.weight .*{kind}.*; load"):
-        engine.adopt(modules(tiny.pipe))
-    assert engine.describe() == () and engine.ledger.total(Tier.PAGEABLE) == 0
-    assert {name: every_tensor(tiny.pipe)[name].data_ptr() for name in addresses} == addresses
-    layer.attn.to_q.weight = plain
-    assert torch.equal(run(tiny.pipe), tiny.reference)
-    card.close()
+    weight = layer.attn.to_q.weight
+    strange = nn.Parameter(STRANGE[kind](weight.data), requires_grad=False)
+    layer.attn.to_q.weight = strange
+    with managed(tiny.pipe) as (engine, _):
+        (fixed,) = [part for part in engine.describe() if part.fixed]
+        assert (fixed.name, fixed.fixed.mode) == ("transformer", "Resident")
+        assert f"to_q.weight is a {kind}" in fixed.fixed.reason
+        saved = 3 * weight.numel() - 4 if kind == "Wrapper" else 0  # one byte an element, and one scale
+        assert engine.ledger.held("transformer", Tier.DEVICE) == fixed.total_bytes() == plain - saved
+        for part in engine.describe():
+            if not part.fixed:
+                engine.place(PLACEMENTS["streamed"](part))
+        assert layer.attn.to_q.weight is strange and type(strange) is type(STRANGE[kind](weight.data))
+        if kind == "Foreign":  # the other class computes nothing
+            assert torch.equal(ask(tiny.pipe, engine), tiny.reference)

@@ -51,6 +51,21 @@ def test_w5_an_encoder_of_two_pipelines_has_one_placement_and_one_host_copy(
         assert torch.equal(ask(one.pipe, engine), one.reference)
 
 
+def test_w5_a_component_goes_with_its_last_pipeline(write_tiny: Callable[[str], Path]) -> None:
+    one, two = load(write_tiny("tiny-qwen")), load(write_tiny("tiny-qwen"))
+    two.pipe.register_modules(text_encoder=one.pipe.text_encoder)
+    with managed(one.pipe) as (engine, _):
+        before = engine.ledger.total(Tier.PAGEABLE)
+        engine.adopt({f"other_{name}": module for name, module in modules(two.pipe).items()})
+        assert "other_text_encoder" not in [part.name for part in engine.describe()]
+        engine.drop([part.name for part in engine.describe() if part.name.startswith("other_")])
+        assert engine.ledger.total(Tier.PAGEABLE) == before
+        place_all(engine, PLACEMENTS["streamed"])
+        assert torch.equal(ask(one.pipe, engine), one.reference)
+        with engine.request():  # the dropped ones are ordinary modules again, beside an encoder that is not
+            assert torch.equal(run(two.pipe), one.reference)
+
+
 def test_w15_two_ranks_compute_each_with_its_own_shard(write_tiny: Callable[[str], Path]) -> None:
     """Same names, same shapes, other contents: nothing is shared on account of a name."""
     ranks = [load(write_tiny("tiny-qwen")) for _ in range(2)]

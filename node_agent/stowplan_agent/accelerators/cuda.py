@@ -71,6 +71,14 @@ class CudaAccelerator(Accelerator):
         self._compute.wait_stream(self._stream.stream)
         self._memory.free(buffer)
 
+    def hold(self, nbytes: int) -> None:
+        """The allocator itself has the memory, or will refuse it."""
+        self._memory.hold(nbytes)
+
+    def let_go(self, nbytes: int) -> None:
+        """Counted as activations from here on, for as long as it is there."""
+        self._memory.hold(-nbytes)
+
     def copy(
         self, destination: torch.Tensor, source: torch.Tensor, *, pinned: bool, after: CudaEvent | None
     ) -> CudaEvent:

@@ -55,6 +55,13 @@ class CudaMemory:
         torch.cuda.reset_peak_memory_stats(self._device)
         return buffer
 
+    def hold(self, nbytes: int) -> None:
+        """Count bytes of the allocator's as weights, or, below 0, no more."""
+        self._fold()
+        self._weights += nbytes
+        self._held += nbytes
+        torch.cuda.reset_peak_memory_stats(self._device)
+
     def free(self, buffer: torch.Tensor) -> None:
         """Hand a buffer's memory back to the allocator now, in order of the compute stream.
 

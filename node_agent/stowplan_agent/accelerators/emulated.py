@@ -14,7 +14,6 @@ so that reading a weight too early or too late shows in the output.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -25,9 +24,9 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from stowplan_agent.accelerators.copy_thread import CopyThread, EmulatedEvent
 from stowplan_agent.accelerators.emulated_card import EmulatedCard
+from stowplan_agent.accelerators.emulated_memory import EmulatedMemory
 from stowplan_agent.accelerators.interface import Accelerator, ByteSource, MemoryCounters, check_length
 from stowplan_agent.accelerators.observed_operations import ObservedOperations
-from stowplan_agent.accelerators.shortage import wording
 from stowplan_agent.accelerators.virtual_clock import VirtualClock
 from stowplan_api.quantity import for_people
 
@@ -50,10 +49,7 @@ class EmulatedAccelerator(Accelerator):
         self.refused_pins = False
         """Set by tests: the driver refuses every further `pin`."""
         self._delay = delay
-        self._weights = 0
-        self._activations = 0
-        self._peak = 0
-        self._activation_peak = 0
+        self._memory = EmulatedMemory(card.capacity_bytes, card.outside_bytes, self.product)
         self._link = CopyThread()
 
     def capacity_bytes(self) -> int:
@@ -66,17 +62,23 @@ class EmulatedAccelerator(Accelerator):
 
     def allocate(self, nbytes: int) -> torch.Tensor:
         """A flat buffer, charged against the capacity."""
-        self._charge(nbytes)
-        self._weights += nbytes
-        self._note_peaks()
+        self._memory.take_weights(nbytes)
         # A weight buffer is no activation; and one made in inference mode could not be written outside it.
         with _disable_current_modes(), torch.inference_mode(False):
             return torch.full((nbytes,), POISON, dtype=torch.uint8)
 
     def free(self, buffer: torch.Tensor) -> None:
         """Uncharge a buffer, and spoil it once what is queued for it is done."""
-        self._weights -= buffer.nbytes
+        self._memory.give_back_weights(buffer.nbytes)
         self._link.queue(partial(buffer.fill_, POISON))
+
+    def hold(self, nbytes: int) -> None:
+        """Charged like a buffer."""
+        self._memory.take_weights(nbytes)
+
+    def let_go(self, nbytes: int) -> None:
+        """Uncharged: the host's memory was used all along."""
+        self._memory.give_back_weights(nbytes)
 
     def copy(
         self, destination: torch.Tensor, source: torch.Tensor, *, pinned: bool, after: EmulatedEvent | None
@@ -143,14 +145,11 @@ class EmulatedAccelerator(Accelerator):
 
     def counters(self) -> MemoryCounters:
         """Charged bytes and their peaks; reserved equals allocated."""
-        return MemoryCounters(
-            self._weights + self._activations, self._weights, self._peak, self._activation_peak, self._peak
-        )
+        return self._memory.counters()
 
     def reset_peaks(self) -> None:
         """Start the peaks from what is held now."""
-        self._peak = self._weights + self._activations
-        self._activation_peak = self._activations
+        self._memory.reset_peaks()
 
     def empty_cache(self) -> None:
         """There is no cache."""
@@ -176,20 +175,4 @@ class EmulatedAccelerator(Accelerator):
     def _operation(self, flops: int, nbytes: int, made: list[torch.UntypedStorage]) -> None:
         self.clock.advance(max(flops / self.card.flops, nbytes / self.card.memory_rate))
         for storage in made:
-            size = storage.nbytes()
-            self._charge(size)
-            self._activations += size
-            weakref.finalize(storage, self._uncharge, size)
-        self._note_peaks()
-
-    def _uncharge(self, size: int) -> None:
-        self._activations -= size
-
-    def _charge(self, nbytes: int) -> None:
-        room = self.card.capacity_bytes - self.card.outside_bytes - self._weights - self._activations
-        if nbytes > room:
-            raise torch.OutOfMemoryError(wording(nbytes, self.card.capacity_bytes, room, self.product))
-
-    def _note_peaks(self) -> None:
-        self._peak = max(self._peak, self._weights + self._activations)
-        self._activation_peak = max(self._activation_peak, self._activations)
+            self._memory.take_activation(storage)

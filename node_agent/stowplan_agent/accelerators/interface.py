@@ -84,6 +84,14 @@ class Accelerator(ABC):
         """Give a buffer of `allocate` back. What is queued on either stream may still read it."""
 
     @abstractmethod
+    def hold(self, nbytes: int) -> None:
+        """Count as weights what a pipeline puts on the device by itself. Raises torch.OutOfMemoryError, uncounted."""
+
+    @abstractmethod
+    def let_go(self, nbytes: int) -> None:
+        """Undo `hold`."""
+
+    @abstractmethod
     def copy(self, destination: torch.Tensor, source: torch.Tensor, *, pinned: bool, after: Event | None) -> Event:
         """Queue one copy from the host on the copy stream, not before ``after``; returns the event of its end.
 

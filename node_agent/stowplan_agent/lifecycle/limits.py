@@ -31,11 +31,16 @@ def device_reserve(machine: Machine) -> int:
     return max(-(-machine.capacity_bytes // MEASURED_DIVISOR), LEAST_RESERVE)
 
 
-def read_machine(settings: StartSettings, accelerator: Accelerator, found: inventory.Inventory) -> Machine:
-    """The limits of this pod. Raises `InventoryError` where no placement can fit them, before anything is loaded."""
-    host = inventory.read_host_limits(
+def read_host(settings: StartSettings) -> inventory.HostLimits:
+    """The limits of host memory that bind this process, and what is free under them now."""
+    return inventory.read_host_limits(
         settings.root, explicit=settings.memory_limit, explicit_name="the pod's memory limit"
     )
+
+
+def read_machine(settings: StartSettings, accelerator: Accelerator, found: inventory.Inventory) -> Machine:
+    """The limits of this pod. Raises `InventoryError` where no placement can fit them, before anything is loaded."""
+    host = read_host(settings)
     emulated = accelerator.name == "emulated"
     capacity, outside = accelerator.capacity_bytes(), accelerator.outside_bytes()
     inventory.check_need(

@@ -32,9 +32,21 @@ def check_names(residency: Residency, known: Sequence[str], pipeline: str) -> No
 
 
 def with_preferences(record: CalibrationRecord, prefer: Prefer, *, keep: bool) -> CalibrationRecord:
-    """The record with components fixed as preferred; without ``keep``, only those that are never to be kept."""
+    """The record with components fixed as preferred; without ``keep``, only those that are never to be kept.
+
+    What the engine cannot move stays fixed as it is. Raises `StartError` where it is never to be kept.
+    """
     fixed = {name: Fixed(mode="Offload", reason="residency.prefer.neverKeep") for name in prefer.never_keep}
     if keep:
         fixed |= {name: Fixed(mode="Resident", reason="residency.prefer.keep") for name in prefer.keep}
-    components = tuple(part.model_copy(update={"fixed": fixed.get(part.name)}) for part in record.components)
+    for part in record.components:
+        if part.fixed is not None and part.fixed.mode == "Resident" and part.name in prefer.never_keep:
+            raise StartError(
+                PlacementReason.SPEC_INVALID,
+                f"residency.prefer.neverKeep names component {part.name}, which can only be Resident: "
+                f"{part.fixed.reason}",
+            )
+    components = tuple(
+        part.model_copy(update={"fixed": part.fixed or fixed.get(part.name)}) for part in record.components
+    )
     return record.model_copy(update={"components": components})

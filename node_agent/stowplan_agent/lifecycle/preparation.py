@@ -7,6 +7,7 @@ is extrapolated from them: the planner then says what is short.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
@@ -19,7 +20,7 @@ from stowplan_agent.accelerators.choice import AcceleratorError
 from stowplan_agent.calibration import CalibrationError, Machine, build_record, measure_link
 from stowplan_agent.inventory.frames import FrameContract, frame_contract
 from stowplan_agent.lifecycle.errors import StartError
-from stowplan_agent.lifecycle.limits import device_reserve, read_machine
+from stowplan_agent.lifecycle.limits import device_reserve, read_host, read_machine
 from stowplan_agent.lifecycle.preferences import check_names
 from stowplan_agent.lifecycle.probe import Probe, Probed, workload_of
 from stowplan_agent.lifecycle.session import Session
@@ -37,6 +38,7 @@ from stowplan_api.diffusion_deployment import Shape
 from stowplan_api.placement import Placement
 from stowplan_api.record import CalibrationRecord, Link, ModelIdentity
 
+_log = logging.getLogger(__name__)
 LINK_SHARE: Final = 8
 """The link is measured with at most this part of the device's free memory."""
 
@@ -120,9 +122,10 @@ class Preparation:
                 lambda parts: seed_placement(parts, ranks=1, host_bytes=self._machine.host_bytes),
                 converted_from=pipeline.deferred.source_of,
             )
-            pipeline.rewrite_within(engine.rewriting)
+            pipeline.rewrite_within(lambda: engine.rewriting(read_host(self._settings).headroom))
             self._session = Session(accelerator, pipeline, engine, stop=self._stop)
             self._seed = self._session.placement()
+            self._heed_refused_locks()
             room = accelerator.capacity_bytes() - accelerator.outside_bytes() - accelerator.counters().allocated
             self._link: Link = measure_link(accelerator, budget_bytes=max(0, room) // LINK_SHARE)
         except (LoadError, AdoptionError) as error:
@@ -146,6 +149,8 @@ class Preparation:
         lighter = [(shape, probe.shape) for shape, probe in zip(shapes, probed, strict=True) if probe.shape != shape]
         device = self._machine.device
         provenance = [f"measured on {self.session.accelerator.facts or device} in the seed placement"]
+        parts = self.session.engine.describe()
+        provenance += [f"{part.name} must stay {part.fixed.mode}: {part.fixed.reason}" for part in parts if part.fixed]
         provenance += [
             f"{shape.name} did not fit {device} and is extrapolated from {describe(measured)}"
             for shape, measured in lighter
@@ -158,7 +163,7 @@ class Preparation:
                     fingerprint=inventory.fingerprint(self._checkpoint),
                 ),
                 {workload_of(shape): probe.observations for shape, probe in zip(shapes, probed, strict=True)},
-                self.session.engine.describe(),
+                parts,
                 # By now libraries have taken what they keep outside the allocator.
                 replace(self._machine, outside_bytes=self.session.accelerator.outside_bytes()),
                 self._link,
@@ -182,6 +187,13 @@ class Preparation:
             self._session.engine.close()
         if self._accelerator is not None:
             self._accelerator.close()
+
+    def _heed_refused_locks(self) -> None:
+        """A driver that locks less than the host has is the limit of every plan."""
+        locked = self.session.engine.lockable_bytes(self._machine.pinnable_bytes)
+        if locked is not None:
+            _log.warning("the driver locks no more than %d bytes of host memory", locked)
+            self._machine = replace(self._machine, pinnable_bytes=min(self._machine.pinnable_bytes, locked))
 
     def _check_spec(self) -> None:
         checkpoint, shapes = self._checkpoint, self._spec.workload.shapes

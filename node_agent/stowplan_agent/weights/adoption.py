@@ -11,7 +11,7 @@ and a change must survive a layer's leaving the device. Nothing is changed here:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -19,6 +19,7 @@ from stowplan_agent.accelerators import Accelerator
 from stowplan_agent.inventory.layers import find_groups
 from stowplan_agent.inventory.tensors import TensorInfo
 from stowplan_agent.weights.component import ManagedComponent
+from stowplan_agent.weights.fixed import FixedComponent, why_fixed
 from stowplan_agent.weights.keyed_units import UnitKey
 from stowplan_agent.weights.layout import Block, Place, blocks
 from stowplan_agent.weights.ledger import Ledger
@@ -41,8 +42,10 @@ class Survey:
     module: torch.nn.Module
     places: Mapping[str, Place]
     """By full name; a tensor that has several names is here several times."""
-    loose: tuple[Block, ...]
-    groups: Mapping[str, tuple[tuple[Block, ...], ...]]
+    loose: tuple[Block, ...] = ()
+    groups: Mapping[str, tuple[tuple[Block, ...], ...]] = field(default_factory=dict)
+    fixed: str | None = None
+    """Why the component cannot be moved, if it cannot; it has no blocks then."""
 
     def blocks(self, key: UnitKey) -> tuple[Block, ...]:
         """What belongs to one unit."""
@@ -53,10 +56,12 @@ def survey(name: str, module: torch.nn.Module, lengths: Mapping[str, int] | None
     """Sort a component's tensors into units.
 
     ``lengths`` (group to number of layers) are the groups, if they were found before; layers that were alike then may
-    differ now. Raises `AdoptionError` for what cannot be packed or moved by us.
+    differ now. Raises `AdoptionError` for what has no weights yet, or another mover of them.
     """
     _check_hooks(name, module)
     places = dict(_places(name, module))
+    if (reason := why_fixed(module, places)) is not None:
+        return Survey(name, module, places, fixed=reason)
     if lengths is None:
         tensors = {key: _info(place.tensor) for key, place in places.items() if not place.is_buffer}
         lengths = {group.name: len(group.layers) for group in find_groups(tensors)}
@@ -83,11 +88,21 @@ def survey(name: str, module: torch.nn.Module, lengths: Mapping[str, int] | None
 def take_over(found: Survey, accelerator: Accelerator, ledger: Ledger, origin: Origin = IN_MEMORY) -> ManagedComponent:
     """A component of units, which are still where the library left them: its first entry says where they go."""
 
+    if found.fixed is not None:
+        return FixedComponent(found.name, found.module, found.fixed, accelerator, ledger, origin.converted_from)
+
     def unit(members: tuple[Block, ...]) -> Unit:
         return Unit(found.name, members, accelerator, ledger, origin)
 
     groups = {group: tuple(unit(layer) for layer in layers) for group, layers in found.groups.items()}
     return ManagedComponent(found.name, found.module, unit(found.loose), groups, accelerator, ledger)
+
+
+def check_names(components: Mapping[str, ManagedComponent], modules: Mapping[str, torch.nn.Module]) -> None:
+    """Refuse a second module under a name that has one. Raises `AdoptionError`."""
+    for name, module in modules.items():
+        if name in components and components[name].module is not module:
+            raise AdoptionError(f"component {name} is another module than the one of that name; give it another name")
 
 
 def check_apart(surveys: Mapping[str, Survey]) -> None:
@@ -126,11 +141,11 @@ def _places(component: str, module: torch.nn.Module) -> Iterator[tuple[str, Plac
         prefix = path + "." if path else ""
         for key, parameter in inner._parameters.items():
             if parameter is not None:
-                _check_tensor(f"component {component}: tensor {prefix}{key}", parameter)
+                _check_value(f"component {component}: tensor {prefix}{key}", parameter)
                 yield prefix + key, Place(inner, key, parameter, is_buffer=False)
         for key, buffer in inner._buffers.items():
             if buffer is not None:
-                _check_tensor(f"component {component}: tensor {prefix}{key}", buffer)
+                _check_value(f"component {component}: tensor {prefix}{key}", buffer)
                 yield prefix + key, Place(inner, key, buffer, is_buffer=True)
 
 
@@ -138,15 +153,9 @@ def _info(tensor: torch.Tensor) -> TensorInfo:
     return TensorInfo(tuple(tensor.shape), str(tensor.dtype), tensor.nbytes)
 
 
-def _check_tensor(where: str, tensor: torch.Tensor) -> None:
+def _check_value(where: str, tensor: torch.Tensor) -> None:
     if tensor.is_meta:
         raise AdoptionError(f"{where} was left on the meta device by its loader; the checkpoint lacks its value")
-    packable = type(tensor.data) is torch.Tensor and tensor.layout is torch.strided
-    if not packable or tensor.is_conj() or tensor.is_neg():
-        raise AdoptionError(
-            f"{where} is a {type(tensor).__name__} ({tensor.layout}), which cannot be packed; "
-            f"load the component in plain tensors"
-        )
 
 
 def _check_hooks(component: str, module: torch.nn.Module) -> None:

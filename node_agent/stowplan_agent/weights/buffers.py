@@ -30,7 +30,9 @@ class Buffers:
     def changed(self) -> Iterator[View]:
         """Those that were, or may have been, written to in place."""
         for view in self._all:
-            if self._versions[view] is None or self._versions[view] != _version(view.place.tensor):
+            # A batch norm in training writes to its statistics without torch's counting it.
+            uncounted = self._versions[view] is None or view.place.module.training
+            if uncounted or self._versions[view] != _version(view.place.tensor):
                 yield view
 
     def absorb(self) -> None:

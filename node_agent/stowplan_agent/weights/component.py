@@ -96,6 +96,13 @@ class ManagedComponent(KeyedUnits):
             if unit.host is not None:
                 unit.host.set_pinned(False)
 
+    def disown(self) -> None:
+        """Bring the weights to host memory that is theirs, and nobody's on the ledger. Raises as `place` does."""
+        self.place(ComponentPlacement(name=self.name, mode="Offload"), rank=0)
+        for unit in self.units():
+            if unit.host is not None:
+                unit.host.disown()
+
     @property
     def streams(self) -> bool:
         """Whether layers pass through a ring now."""

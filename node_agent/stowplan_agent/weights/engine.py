@@ -1,45 +1,40 @@
-"""The engine: all components of one pipeline under one roof.
+"""The engine: all components of one pipeline under one roof, put where entries say.
 
-It adopts a pipeline and puts components where entries say; `calls` brings in and releases what only visits while the
-pipeline runs.
+`calls` brings in and releases what only visits while the pipeline runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
 
 from stowplan_agent.accelerators import Accelerator
-from stowplan_agent.weights.adoption import check_apart, survey, take_over
+from stowplan_agent.weights.adoption import check_apart, check_names, survey, take_over
 from stowplan_agent.weights.audit import check_host
 from stowplan_agent.weights.calls import Calls, plain
 from stowplan_agent.weights.component import ManagedComponent
+from stowplan_agent.weights.entry import Seed, everything_on_the_host
 from stowplan_agent.weights.files import MappedFiles
 from stowplan_agent.weights.hooks import Hooks
+from stowplan_agent.weights.host import HostBuffer
 from stowplan_agent.weights.ledger import Ledger
+from stowplan_agent.weights.locking import lockable_bytes
+from stowplan_agent.weights.managers import check_manager, set_manager
 from stowplan_agent.weights.observer import Observer
 from stowplan_agent.weights.rewrite import rewrite
 from stowplan_agent.weights.source import ConvertedFrom, Origin, has_its_bytes
 from stowplan_agent.weights.timeline import Timeline
-from stowplan_api.placement import ComponentPlacement, Placement
+from stowplan_api.placement import ComponentPlacement
 from stowplan_api.record import Component
-
-Seed = Callable[[Sequence[Component]], Placement]
-"""Where components that have just been found are to be loaded to."""
-
-
-def everything_on_the_host(components: Sequence[Component]) -> Placement:
-    """Pageable host memory, and the whole component on the device while it runs."""
-    return Placement(components=tuple(ComponentPlacement(name=part.name, mode="Offload") for part in components))
 
 
 class WeightsEngine:
     """Owns where the weights of a pipeline live. One thread at a time."""
 
     def __init__(self, accelerator: Accelerator, *, rank: int = 0) -> None:
-        """An engine without components; `adopt` gives it some."""
+        """`adopt` gives it components."""
         self.accelerator = accelerator
         self.ledger = Ledger()
         self.timeline = Timeline()
@@ -47,7 +42,7 @@ class WeightsEngine:
         self._rank = rank
         self._components: dict[str, ManagedComponent] = {}
         self._calls = Calls(self._components)
-        self._hooks: list[Hooks] = []
+        self._hooks: dict[str, Hooks] = {}
 
     @property
     def observer(self) -> Observer | None:
@@ -73,7 +68,9 @@ class WeightsEngine:
         `place` raises, with the components placed before managed, and the others as the library left them.
         """
         known = {component.module: name for name, component in self._components.items()}
+        check_names(self._components, modules)
         for name, module in modules.items():
+            check_manager(name, module, self)
             known.setdefault(module, name)
         surveys = {name: survey(name, module) for module, name in known.items()}
         check_apart(surveys)
@@ -88,7 +85,21 @@ class WeightsEngine:
         for name, component in new.items():
             component.place(entries[name], self._rank)
             self._components[name] = component
-            self._hook(component)
+            set_manager(component.module, self)
+            self._hooks[name] = Hooks(name, component.module, self._calls, self.accelerator.device)
+            self._hook_layers(component)
+
+    @plain
+    def drop(self, names: Iterable[str]) -> None:
+        """Manage these components no longer: their weights are ordinary tensors in host memory, fixed ones stay.
+
+        Raises KeyError for an unknown one, and, with it still managed, what `place` raises without host memory.
+        """
+        self._calls.restart()
+        for name in names:
+            self._components[name].disown()
+            self._hooks.pop(name).remove()
+            set_manager(self._components.pop(name).module, None)
 
     def describe(self) -> tuple[Component, ...]:
         """The components as a record describes them: packed bytes, each storage once."""
@@ -146,14 +157,17 @@ class WeightsEngine:
             finally:
                 self._calls.stopped = None
                 self._calls.restart()
-        for hooks, component in zip(self._hooks, self._components.values(), strict=True):
-            self._hook_layers(hooks, component)
+        for component in self._components.values():
+            self._hook_layers(component)
 
     def check(self) -> None:
         """Compare the ledger with the device's allocator and with the kernel. Raises `LedgerError`."""
         self.ledger.check(self.accelerator.counters().weights)
-        units = (unit for component in self._components.values() for unit in component.units())
-        check_host(self.ledger, [unit.host for unit in units if unit.host is not None])
+        check_host(self.ledger, self._host_buffers())
+
+    def lockable_bytes(self, most: int) -> int | None:
+        """What the driver locks of the host copies before it refuses; None where it locks ``most`` bytes or all."""
+        return lockable_bytes(self._host_buffers(), most)
 
     @contextmanager
     def request(self) -> Iterator[None]:
@@ -169,18 +183,19 @@ class WeightsEngine:
     def close(self) -> None:
         """Take all hooks off and unlock host memory. The components keep their weights where they are."""
         self._calls.restart()
-        for hooks in self._hooks:
+        for hooks in self._hooks.values():
             hooks.remove()
-        self._hooks = []
+        self._hooks = {}
         for component in self._components.values():
+            set_manager(component.module, None)
             component.unpin()
 
-    def _hook(self, component: ManagedComponent) -> None:
-        hooks = Hooks(component.name, component.module, self._calls, self.accelerator.device)
-        self._hooks.append(hooks)
-        self._hook_layers(hooks, component)
-
-    def _hook_layers(self, hooks: Hooks, component: ManagedComponent) -> None:
+    def _hook_layers(self, component: ManagedComponent) -> None:
+        hooks = self._hooks[component.name]
         for group, units in component.groups.items():
             for index in range(len(units)):
                 hooks.add_layer(group, index, component.module.get_submodule(f"{group}.{index}"))
+
+    def _host_buffers(self) -> list[HostBuffer]:
+        units = (unit for component in self._components.values() for unit in component.units())
+        return [unit.host for unit in units if unit.host is not None]

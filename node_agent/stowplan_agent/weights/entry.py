@@ -6,11 +6,21 @@ does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from stowplan_agent.weights.unit import Unit
-from stowplan_api.placement import ComponentPlacement, GroupPlacement, Lifetime, streamed_layers
+from stowplan_api.placement import ComponentPlacement, GroupPlacement, Lifetime, Placement, streamed_layers
+from stowplan_api.record import Component
+
+Seed = Callable[[Sequence[Component]], Placement]
+"""Where components that have just been found are to be loaded to."""
+
+
+def everything_on_the_host(components: Sequence[Component]) -> Placement:
+    """Pageable host memory, and the whole component on the device while it runs; fixed ones where they must be."""
+    modes = {part.name: part.fixed.mode if part.fixed else "Offload" for part in components}
+    return Placement(components=tuple(ComponentPlacement(name=name, mode=mode) for name, mode in modes.items()))
 
 
 class EntryError(ValueError):

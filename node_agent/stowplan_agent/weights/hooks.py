@@ -46,8 +46,12 @@ class Hooks:
         self._handles: list[Any] = []
         self._layers: dict[tuple[str, int], tuple[torch.nn.Module, tuple[Any, Any]]] = {}
         self._wrapped: dict[str, Any] = {}
-        self._handles.append(module.register_forward_pre_hook(self._forward_begins, prepend=True, with_kwargs=True))
-        self._handles.append(module.register_forward_hook(self._forward_ends, always_call=True))
+        begins, ends = self._forward_begins, self._forward_ends
+        if getattr(module, "_compiled_call_impl", None) is not None:
+            # Compiled in place, a module's hooks are compiled with it: ours are no computation.
+            begins, ends = torch.compiler.disable(begins), torch.compiler.disable(ends)
+        self._handles.append(module.register_forward_pre_hook(begins, prepend=True, with_kwargs=True))
+        self._handles.append(module.register_forward_hook(ends, always_call=True))
         for method in METHODS:
             found = getattr(module, method, None)
             if callable(found) and not isinstance(found, torch.nn.Module):

@@ -67,6 +67,11 @@ class HostBuffer:
         self._ledger.give_back(self._owner, Tier.PAGEABLE, self._nbytes)
         self.tensor = torch.empty(0, dtype=torch.uint8)
 
+    def disown(self) -> None:
+        """Unlock the buffer and take it off the ledger: its memory is that of the tensors which are views of it."""
+        self.set_pinned(False)
+        self._ledger.give_back(self._owner, Tier.PAGEABLE, self._nbytes)
+
     def _move(self, before: Tier, after: Tier) -> None:
         self._ledger.give_back(self._owner, before, self._nbytes)
         self._ledger.take(self._owner, after, self._nbytes)

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from stowplan_agent.accelerators import Accelerator
 from stowplan_agent.weights.adoption import check_apart, survey
 from stowplan_agent.weights.component import ManagedComponent
+from stowplan_agent.weights.fixed import FixedComponent
 from stowplan_agent.weights.headroom import Headroom
 from stowplan_agent.weights.ledger import Ledger
 from stowplan_agent.weights.renewal import changes, check_headroom, entry_of_grown, renew
@@ -31,7 +32,11 @@ def rewrite(
     rank: int,
     host_headroom: int | None,
 ) -> Iterator[None]:
-    """See the module, and `WeightsEngine.rewriting`. Nothing visits, and no permanent unit keeps a host copy."""
+    """See the module, and `WeightsEngine.rewriting`. Nothing visits, and no permanent unit keeps a host copy.
+
+    Fixed components are left out: adapters of weights that stay on the device are put beside them.
+    """
+    components = {name: part for name, part in components.items() if not isinstance(part, FixedComponent)}
     headroom = Headroom(host_headroom)
     bench = Workbench(components, accelerator, ledger, headroom)
     before = [Structure(component.module) for component in components.values()]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -10,7 +12,9 @@ from torch import nn
 
 from stowplan_agent.weights import AdoptionError, WeightsEngine
 from stowplan_agent.weights.adoption import Survey, survey
-from unit.weights.stacks import Layer, Stack, balances, check, emulated_card, layerwise, resident
+from stowplan_agent.weights.ledger import Tier
+from stowplan_api.placement import ComponentPlacement
+from unit.weights.stacks import Layer, Stack, balances, check, emulated_card, layerwise, offload, resident
 
 PACKED = 256
 
@@ -156,20 +160,8 @@ def test_a_subclass_of_parameter_keeps_its_identity_and_its_attribute() -> None:
         assert type(tagged) is Tagged and tagged.tag == "kept"
 
 
-class Wrapped(torch.Tensor):
-    """A tensor class of someone else."""
-
-
 def meta(stack: Stack) -> None:
     stack.widen.to("meta")
-
-
-def wrapped(stack: Stack) -> None:
-    stack.table = torch.rand(3).as_subclass(Wrapped)
-
-
-def sparse(stack: Stack) -> None:
-    stack.table = torch.eye(3).to_sparse()
 
 
 def accelerate(stack: Stack) -> None:
@@ -184,8 +176,6 @@ def group_offload(stack: Stack) -> None:
     ("spoil", "message"),
     [
         (meta, "component other: tensor widen.weight was left on the meta device"),
-        (wrapped, "component other: tensor table is a Wrapped .* load the component in plain tensors"),
-        (sparse, "component other: tensor table is a Tensor .*sparse.* cannot be packed"),
         (accelerate, r"component other: first.2 carries a hook of another mover of weights \(accelerate\)"),
         (group_offload, r"component other: widen carries a hook .*\(group_offloading\)"),
     ],
@@ -230,6 +220,52 @@ def test_a_module_under_two_names_is_managed_once() -> None:
         engine.adopt({"three": stack})
         assert [component.name for component in engine.describe()] == ["one"]
         assert len(stack._forward_pre_hooks) == 1
+
+
+def test_a_name_that_another_module_has_is_refused() -> None:
+    with emulated_card() as card:
+        one, two, engine = Stack(), Stack(), WeightsEngine(card)
+        engine.adopt({"part": one})
+        with pytest.raises(AdoptionError, match="component part is another module than the one of that name"):
+            engine.adopt({"part": two})
+        assert not two._forward_pre_hooks
+
+
+def test_a_module_of_another_engine_is_refused_until_that_one_lets_go() -> None:
+    for let_go in (lambda engine: engine.drop(["part"]), WeightsEngine.close):
+        with emulated_card() as card:
+            stack, first, second = Stack(), WeightsEngine(card), WeightsEngine(card)
+            first.adopt({"part": stack})
+            with pytest.raises(AdoptionError, match="component other is managed by another engine"):
+                second.adopt({"other": stack})
+            assert second.describe() == ()
+            let_go(first)
+            second.adopt({"other": stack})
+            assert len(stack._forward_pre_hooks) == 1
+
+
+@pytest.mark.parametrize("entry", [offload(), offload(pinned=4000), resident(), layerwise({"first": 2, "second": 0})])
+def test_a_dropped_component_is_an_ordinary_module_and_nobodys_memory(entry: ComponentPlacement) -> None:
+    with emulated_card() as card, torch.no_grad():
+        one, two, x = Stack(), Stack(), torch.rand(2, 16)
+        expected, engine = one(x), WeightsEngine(card)
+        engine.adopt({"part": one, "other": two})
+        held = engine.ledger.held("other", Tier.PAGEABLE)
+        engine.place(entry)
+        engine.drop(["part"])
+        check(engine)
+        assert balances(engine.ledger) == {"device": 0, "pinned": 0, "pageable": held}
+        assert not one._forward_pre_hooks and "encode" not in vars(one)
+        memory = weakref.ref(one.tokens.untyped_storage())
+        assert torch.equal(one(x), expected)
+        with engine.request():
+            assert torch.equal(two(x), expected)
+        with pytest.raises(KeyError):
+            engine.drop(["part"])
+        del one
+        gc.collect()
+        assert memory() is None, "the host copy goes with the module"
+        engine.close()
 
 
 def test_a_list_of_too_few_layers_is_loose() -> None:

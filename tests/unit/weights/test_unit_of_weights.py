@@ -102,6 +102,18 @@ def test_a_changed_buffer_keeps_its_value_wherever_it_goes(change: str, mode: ty
                     assert torch.equal(module.count, expected) and module.count.dtype == expected.dtype
 
 
+def test_statistics_that_a_batch_norm_in_training_changes_survive_release() -> None:
+    """torch writes them without counting a version."""
+    with emulated_card() as card, torch.no_grad():
+        norm, twin, x = nn.BatchNorm2d(4), nn.BatchNorm2d(4), torch.rand(2, 4, 3, 3)
+        unit = loose(norm, card, Ledger())
+        for _ in range(3):
+            on_device(unit)
+            assert torch.equal(norm(x), twin(x))
+            unit.release()
+        assert all(torch.equal(value, getattr(twin, name)) for name, value in norm.named_buffers())
+
+
 def test_a_deleted_buffer_stays_deleted() -> None:
     with emulated_card() as card, torch.no_grad():
         module = Counting()

@@ -1,0 +1,115 @@
+"""RUNTIME 5: what cannot be packed is put on the device once, with the reason, and never moved or rebuilt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from stowplan_agent.weights import EntryError, WeightsEngine
+from stowplan_agent.weights.ledger import Tier
+from stowplan_api.record import Fixed
+from unit.weights.stacks import Stack, check, emulated_card, layerwise, offload, resident
+
+
+class Foreign(torch.Tensor):
+    """A tensor class of someone else."""
+
+
+def foreign(stack: Stack) -> None:
+    stack.tokens = nn.Parameter(stack.tokens.data.as_subclass(Foreign), requires_grad=False)
+    stack.tokens.note = "kept"
+
+
+def sparse(stack: Stack) -> None:
+    stack.unused = nn.Parameter(torch.eye(3).to_sparse(), requires_grad=False)
+
+
+def whole(stack: Stack) -> None:
+    stack.compile(backend="eager")
+
+
+def block_by_block(stack: Stack) -> None:
+    for layer in stack.first:
+        layer.compile(backend="eager")
+
+
+def upcast(stack: Stack) -> None:
+    stack.spare = nn.Parameter(torch.zeros(4, dtype=torch.float16))
+    stack.config = type("Config", (), {"force_upcast": True})()
+
+
+REASONS: dict[Callable[[Stack], None], str] = {
+    foreign: r"tokens is a Foreign \(torch.strided\), which cannot be packed",
+    sparse: r"unused is a Parameter \(torch.sparse_coo\), which cannot be packed",
+    whole: r"it was compiled together with what calls it",
+    block_by_block: r"first.0 was compiled together with what calls it",
+    upcast: r"its pipeline converts it from float16 to float32 and back in every request",
+}
+
+
+@pytest.mark.parametrize("spoil", REASONS)
+def test_w13_what_cannot_be_packed_is_fixed_with_its_reason(spoil: Callable[[Stack], None]) -> None:
+    with emulated_card() as card, torch.no_grad():
+        stack, other, x = Stack(), Stack(), torch.rand(2, 16)
+        expected = stack(x)
+        spoil(stack)
+        tokens, pointers = stack.tokens, [parameter.data_ptr() for parameter in other.parameters()]
+        engine = WeightsEngine(card)
+        engine.adopt({"part": stack, "other": other})
+        described = {part.name: part for part in engine.describe()}
+        fixed = described["part"].fixed
+        assert isinstance(fixed, Fixed) and fixed.mode == "Resident"
+        assert pytest.approx(described["other"].total_bytes(), rel=0.7) == described["part"].total_bytes()
+        assert described["other"].fixed is None
+        assert engine.ledger.held("part", Tier.DEVICE) == described["part"].total_bytes() > 0
+        for entry in (offload(), layerwise({"first": 0, "second": 0})):
+            with pytest.raises(EntryError, match=f"component part can only be Resident, not .*: {REASONS[spoil]}"):
+                engine.place(entry)
+        for entry in (resident(), resident(name="other"), offload(name="other")):
+            engine.place(entry)
+            with engine.request():
+                assert torch.equal(stack(x), expected) and torch.equal(other(x), expected)
+            check(engine)
+        assert stack.tokens is tokens and getattr(tokens, "note", "kept") == "kept"
+        assert [parameter.data_ptr() for parameter in other.parameters()] != pointers
+        engine.drop(["part"])
+        check(engine)
+        engine.close()
+
+
+def test_a_fixed_component_that_is_larger_than_the_device_says_so() -> None:
+    with emulated_card(capacity=1000) as card:
+        stack, engine = Stack(), WeightsEngine(card)
+        foreign(stack)
+        with pytest.raises(torch.OutOfMemoryError):
+            engine.adopt({"part": stack})
+        assert engine.describe() == () and card.counters().weights == 0
+
+
+def test_h13_a_component_that_refuses_to_move_is_named() -> None:
+    class Stubborn(Stack):
+        def to(self, *_: object, **__: object) -> None:
+            raise ValueError("`.to` is not supported for quantised models")
+
+    with emulated_card() as card:
+        stack, engine = Stubborn(), WeightsEngine(card)
+        foreign(stack)
+        message = "component part cannot be put on the device .*not supported.*: tokens is a Foreign .*plain tensors"
+        with pytest.raises(EntryError, match=message):
+            engine.adopt({"part": stack})
+        assert engine.describe() == () and card.counters().weights == 0
+
+
+def test_conversions_that_were_put_off_are_made_before_it_moves() -> None:
+    with emulated_card() as card, torch.no_grad():
+        stack, wide = Stack(), torch.rand(16)
+        foreign(stack)
+        stack.late = nn.Parameter(torch.zeros(16, dtype=torch.bfloat16))
+        late = stack.late.untyped_storage()._cdata
+        engine = WeightsEngine(card)
+        engine.adopt({"part": stack}, converted_from=lambda storage: wide if storage._cdata == late else None)
+        assert torch.equal(stack.late, wide.bfloat16())
+        engine.close()
