@@ -10,6 +10,7 @@ import typer
 from stowplan_agent.cli.agent import agent
 from stowplan_agent.cli.calibrate import calibrate
 from stowplan_agent.cli.cost import cost
+from stowplan_agent.cli.explain import explain
 from stowplan_agent.cli.inventory import inventory
 from stowplan_agent.cli.plan import plan
 
@@ -22,5 +23,6 @@ app = typer.Typer(
 app.command()(inventory)
 app.command()(calibrate)
 app.command()(plan)
+app.command()(explain)
 app.command()(cost)
 app.command()(agent)

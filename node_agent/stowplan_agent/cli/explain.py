@@ -1,0 +1,73 @@
+"""``stowplan explain``: why the weights of a record live where they do, component by component."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stowplan_agent.cli.output import INFEASIBLE, Output, out, print_json, user_errors
+from stowplan_agent.cli.plan import DeviceMemory, HostMemory, on_machine
+from stowplan_agent.report.explanation import explanation_json, explanation_table, infeasible_lines, worth_lines
+from stowplan_agent.report.provenance import estimate_note
+from stowplan_api.model import ContractError
+from stowplan_api.placement import Placement
+from stowplan_api.plan import Plan
+from stowplan_api.record import CalibrationRecord
+
+
+def explain(
+    record: Annotated[Path, typer.Argument(help="A CalibrationRecord, or a Plan that was made from one, as JSON.")],
+    component: Annotated[str | None, typer.Option(help="Only this component.")] = None,
+    device_memory: DeviceMemory = None,
+    host_memory: HostMemory = None,
+    current: Annotated[Path | None, typer.Option(help="The placement to move from, as for plan.")] = None,
+    output: Annotated[Output, typer.Option(help="Form of the output.")] = Output.TABLE,
+) -> None:
+    """Say why: what each component lost and to which limit, and what one more GiB is worth. Exits 3 if nothing fits."""
+    with user_errors(ContractError):
+        if _kind(record) == "Plan":
+            if device_memory or host_memory or current:
+                raise ContractError(
+                    f"{record} is a Plan, already made for one machine; give its CalibrationRecord to ask about another"
+                )
+            model, answer, note = str(record), Plan.read(record), None
+        else:
+            model, answer, note = _solved(record, device_memory, host_memory, current)
+        names = [one.component for one in answer.explanations]
+        if component is not None and names and component not in names:
+            raise ContractError(f"--component: {component} is not in {record}, which has {', '.join(names)}")
+    if output is Output.JSON:
+        print_json(explanation_json(model, answer, component) | ({"estimate": note} if note else {}))
+    elif answer.status == "Infeasible":
+        for line in infeasible_lines(model, answer):
+            out.print(line, soft_wrap=True)
+    else:
+        out.print(explanation_table(model, answer, component))
+        for line in worth_lines(answer):
+            out.print(line, soft_wrap=True)
+    if note and output is Output.TABLE:
+        out.print(note, soft_wrap=True)
+    if answer.status == "Infeasible":
+        raise typer.Exit(INFEASIBLE)
+
+
+def _solved(
+    path: Path, device_memory: str | None, host_memory: str | None, current: Path | None
+) -> tuple[str, Plan, str | None]:
+    from stowplan_agent.planning import solve
+
+    measured = on_machine(CalibrationRecord.read(path), device_memory, host_memory)
+    answer = solve(measured, current=Placement.read(current) if current is not None else None)
+    return measured.model.name, answer, estimate_note(measured)
+
+
+def _kind(path: Path) -> object:
+    """The ``kind`` that a file says it is; None where it cannot be told, which reading it as a record then explains."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return data.get("kind") if isinstance(data, dict) else None
