@@ -83,11 +83,11 @@ class Calls:
             self._expected.enter(component)
             if self._visiting is not managed:
                 self._release_visitor()
-            managed.begin(self._expected.passes())
+            managed.begin(self._expected.passes(), entry)
             self._visiting = managed
             self._prefetch(ended=False)
         elif not nested:
-            managed.begin(None)
+            managed.begin(None, entry)
         self._calls.append((component, entry))
         if self.observer is not None and not nested:
             self.observer.component_entered(component, entry)
@@ -103,6 +103,7 @@ class Calls:
         if any(name == component for name, _ in self._calls):
             return
         managed = self._components[component]
+        managed.order.leave()
         if self._calls:
             managed.end()
         elif self._expected.leave(component):

@@ -18,6 +18,7 @@ from stowplan_agent.weights.host_copies import make_host_copies
 from stowplan_agent.weights.keyed_units import KeyedUnits
 from stowplan_agent.weights.ledger import Ledger
 from stowplan_agent.weights.ring import Ring
+from stowplan_agent.weights.running_order import RunningOrder
 from stowplan_agent.weights.unit import Unit
 from stowplan_api.placement import ComponentPlacement
 from stowplan_api.record import Component, Group
@@ -45,6 +46,7 @@ class ManagedComponent(KeyedUnits):
         self._ledger = ledger
         self._roles = Roles((), (), (), frozenset())
         self._ring: Ring | None = None
+        self.order = RunningOrder()
         self._visitors: list[Unit] = []
 
     def describe(self) -> Component:
@@ -119,8 +121,11 @@ class ManagedComponent(KeyedUnits):
         self._visit(absent[:most])
         return most is None or len(absent) <= most
 
-    def begin(self, passes: int | None) -> None:
-        """An own interval begins: bring in visitors, open the ring. Raises torch.OutOfMemoryError with nothing held."""
+    def begin(self, passes: int | None, called: str) -> None:
+        """An own interval begins: bring in visitors, open the ring. Raises torch.OutOfMemoryError with nothing held.
+
+        ``called``: by which of its methods.
+        """
         if self.in_use:
             return
         try:
@@ -128,7 +133,8 @@ class ManagedComponent(KeyedUnits):
             for unit in self._visitors:
                 unit.arrive()
             if self._roles.rings:
-                ring = Ring(self.name, self._roles.rings, self._accelerator, self._ledger)
+                order = self.order.of(called, self)
+                ring = Ring(self.name, self._roles.rings, self._accelerator, self._ledger, order)
                 ring.open()
                 self._ring = ring
                 ring.begin(passes)
@@ -136,9 +142,11 @@ class ManagedComponent(KeyedUnits):
             self.end()
             raise
         self.in_use = True
+        self.order.begin(called)
 
     def pause(self) -> None:
         """The interval is over and the next one is the component's own too: visitors stay, the ring goes cold."""
+        self.order.end(self)
         ring, self._ring, self.in_use = self._ring, None, False
         if ring is not None:
             ring.close()
@@ -152,6 +160,7 @@ class ManagedComponent(KeyedUnits):
 
     def enter_layer(self, unit: Unit) -> None:
         """The unit's layer is about to run."""
+        self.order.enter(unit)
         if self._ring is not None and unit in self._ring:
             self._ring.use(unit)
 

@@ -24,16 +24,18 @@ BLOCK = 256
 
 @contextmanager
 def opened(
-    groups: list[tuple[list[int], int]], passes: int | None, card: EmulatedAccelerator
+    groups: list[tuple[list[int], int]], passes: int | None, card: EmulatedAccelerator, order: list[int] | None = None
 ) -> Iterator[tuple[Ring, list[Unit], Ledger]]:
-    """A ring of units of these numbers of blocks; afterwards nothing is held on the device."""
+    """A ring of units of these numbers of blocks, by number in running order; afterwards the device is empty."""
     ledger = Ledger()
     units = [units_of(sizes, card, ledger) for sizes, _ in groups]
-    ring = Ring("part", [(part, slots) for part, (_, slots) in zip(units, groups, strict=True)], card, ledger)
+    listed = [unit for part in units for unit in part]
+    rings = [(part, slots) for part, (_, slots) in zip(units, groups, strict=True)]
+    ring = Ring("part", rings, card, ledger, None if order is None else [listed[number] for number in order])
     ring.open()
     try:
         ring.begin(passes)
-        yield ring, [unit for part in units for unit in part], ledger
+        yield ring, listed, ledger
     finally:
         ring.close()
         assert ledger.total(Tier.DEVICE) == card.counters().weights == 0
@@ -75,19 +77,24 @@ def test_fewer_layers_than_slots_and_more(layers: int, slots: int) -> None:
     st.lists(st.tuples(st.integers(1, 6), st.integers(2, 3)), min_size=1, max_size=3),
     st.lists(st.integers(0, 17), max_size=40),
     st.one_of(st.none(), st.integers(0, 5)),
+    st.one_of(st.none(), st.lists(st.integers(0, 17), max_size=18, unique=True)),
 )
 def test_any_order_of_layers_gives_each_its_own_weights(
-    groups: list[tuple[int, int]], order: list[int], passes: int | None
+    groups: list[tuple[int, int]], order: list[int], passes: int | None, expected_order: list[int] | None
 ) -> None:
-    """Skipped, repeated, backwards, more or fewer passes than expected: slower, never wrong."""
+    """Not expected at all, skipped, repeated, backwards, more or fewer passes than expected: slower, never wrong."""
     with emulated_card() as card:
         parts = [([1 + index % 3 for index in range(count)], slots) for count, slots in groups]
-        with opened(parts, passes, card) as (ring, units, _):
+        count = sum(count for count, _ in groups)
+        expecting = None if expected_order is None else [number for number in expected_order if number < count]
+        with opened(parts, passes, card, expecting) as (ring, units, ledger):
             expected = {unit: value(unit) for unit in units}
+            slots = ledger.total(Tier.DEVICE)
             for number in order:
                 unit = units[number % len(units)]
                 assert run(ring, unit) == expected[unit]
                 assert value(unit) == expected[unit]  # and of the host copy, once it has run
+                assert ledger.total(Tier.DEVICE) == card.counters().weights == slots
 
 
 def test_a_layer_that_is_called_out_of_order_restarts_the_sequence_there() -> None:
@@ -101,6 +108,28 @@ def test_a_layer_that_is_called_out_of_order_restarts_the_sequence_there() -> No
         for index in (2, 3, 4, 5):
             run(ring, units[index])
         assert ledger.streamed_bytes == (3 + 8) * BLOCK  # 3 before the jump; the expected end still holds
+
+
+def test_layers_run_in_the_order_that_is_known_and_not_as_they_are_listed() -> None:
+    order = [4, 1, 5, 0]  # two groups of different sizes in turn; 2 and 3 do not run
+    with emulated_card() as card, opened([([1, 2, 1], 2), ([4, 3, 4], 3)], 3, card, order) as (ring, units, ledger):
+        for _ in range(3):
+            assert [run(ring, units[number]) for number in order] == [2, 2, 3, 1]
+        assert ledger.streamed_bytes == 3 * BLOCK * (3 + 2 + 4 + 1)
+
+
+@pytest.mark.parametrize(("order", "again"), [([0, 1, 2, 3], 1), ([0], 0), ([], 0)])
+def test_a_layer_that_is_not_expected_takes_one_copy_and_one_slot_for_the_time_that_it_runs(
+    order: list[int], again: int
+) -> None:
+    with emulated_card() as card, opened([([1] * 5, 2)], 2, card, order) as (ring, units, ledger):
+        for _ in range(2):
+            for number in order[:1]:
+                run(ring, units[number])
+            assert run(ring, units[4]) == 5
+            for number in order[1:]:
+                run(ring, units[number])
+        assert ledger.streamed_bytes == 2 * BLOCK * (len(order) + 1 + again)  # what was copied ahead gave up its slot
 
 
 def test_layers_inside_one_another_are_served_while_slots_last_and_refused_after() -> None:
@@ -170,8 +199,11 @@ def test_too_little_room_for_the_slots_takes_none(room: int) -> None:
         assert card.counters().weights == ledger.total(Tier.DEVICE) == 0
 
 
+@pytest.mark.parametrize("order", [None, []], ids=["expected", "not expected"])
 @pytest.mark.parametrize("failing", range(1, 8))
-def test_a_copy_that_fails_on_the_link_fails_its_layer_and_leaves_nothing_held(failing: int) -> None:
+def test_a_copy_that_fails_on_the_link_fails_its_layer_and_leaves_nothing_held(
+    failing: int, order: list[int] | None
+) -> None:
     count = 0
 
     def delay() -> None:
@@ -181,7 +213,7 @@ def test_a_copy_that_fails_on_the_link_fails_its_layer_and_leaves_nothing_held(f
             raise OSError("link down")
 
     card = EmulatedAccelerator(EmulatedCard(1 << 20, 0), delay=delay)
-    with opened([([1, 2, 3], 2)], None, card) as (ring, units, _):
+    with opened([([1, 2, 3], 2)], None, card, order) as (ring, units, _):
         seen = 0
         with pytest.raises(OSError, match="link down"):
             for _ in range(3):
