@@ -152,7 +152,7 @@ def sampled(dual: Dual, rows: Rows, component: int) -> Ints:
     seconds = rows.times[:, -1]
     scale = max(float(seconds.max() - seconds.min()), 1e-12) / dual.unit
     found: set[int] = set(np.argsort(dual.reduced(rows, component))[:200].tolist())
-    for power in range(-8, 5):
+    for power in range(-8, 5, 2):
         for columns in ((1, 0, 0), (1, 1, 0), (0, 1, 0), (1, 1, 1), (0, 0, 1)):
             held = rows.bytes[:, ALWAYS] * columns[0] + rows.bytes[:, OWN] * columns[1]
             held = held + rows.bytes[:, LOCKED:].sum(axis=1) * columns[2]

@@ -12,8 +12,10 @@ import numpy as np
 
 from stowplan_agent.planning.table import Bools, Floats, Ints
 
-BLOCK: Final = 256
-"""Rows that are compared at once."""
+BLOCK: Final = 128
+"""Rows that are compared with each other at once."""
+FEW: Final = 64
+"""Rows of a front that all others are compared with at once."""
 
 
 def undominated(columns: Floats) -> Ints:
@@ -29,21 +31,23 @@ def undominated(columns: Floats) -> Ints:
         block = columns[start : start + BLOCK]
         alive = np.flatnonzero(~covered(front, block))
         block = block[alive]
-        inner = (block[None, :, :] <= block[:, None, :]).all(axis=2)
-        inner &= np.tri(len(block), k=-1, dtype=np.bool_)
+        inner = np.tri(len(block), k=-1, dtype=np.bool_)
+        for column in block.T:
+            inner &= column <= column[:, None]
         alive = alive[~inner.any(axis=1)]
         kept.append(order[start + alive])
         front = np.concatenate([front, columns[start + alive]])
     return np.sort(np.concatenate(kept)) if kept else np.empty(0, dtype=np.int64)
 
 
-def covered(front: Floats, block: Floats) -> Bools:
-    """Whether some row of ``front`` is nowhere larger, for each row of ``block``."""
-    found = np.zeros(len(block), dtype=np.bool_)
-    for start in range(0, len(front), BLOCK):
-        part = front[start : start + BLOCK]
-        mask = part[None, :, 0] <= block[:, None, 0]
-        for column in range(1, block.shape[1]):
-            mask &= part[None, :, column] <= block[:, None, column]
-        found |= mask.any(axis=1)
+def covered(front: Floats, rows: Floats) -> Bools:
+    """Whether some row of ``front`` is nowhere larger, for each of ``rows``."""
+    found = np.zeros(len(rows), dtype=np.bool_)
+    for start in range(0, len(front), FEW):
+        left = np.flatnonzero(~found)
+        part, open_ = front[start : start + FEW], rows[left]
+        mask = part[:, 0] <= open_[:, :1]
+        for column in range(1, rows.shape[1]):
+            mask &= part[:, column] <= open_[:, column, None]
+        found[left[mask.any(axis=1)]] = True
     return found

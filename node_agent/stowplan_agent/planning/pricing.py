@@ -6,7 +6,8 @@ of which is simulated once, whatever the lifetimes, the pins of a resident set, 
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import Final
 
 import numpy as np
 
@@ -14,7 +15,16 @@ from stowplan_agent.planning.course import PassColumns
 from stowplan_agent.planning.lanes import lane_seconds
 from stowplan_agent.planning.table import Bools, Floats, Ints, ShapeTable
 from stowplan_agent.planning.visits import Visits
-from stowplan_api.record import Link, Run
+from stowplan_api.record import Component, Link, Run
+
+TABLES: Final = 16
+"""Tables of shapes that are kept for the next plan of the same model."""
+
+
+@lru_cache(maxsize=TABLES)
+def _table(component: Component) -> ShapeTable:
+    """The same component has the same table on any card."""
+    return ShapeTable(component)
 
 
 class ShapePricer:
@@ -31,7 +41,7 @@ class ShapePricer:
     @cached_property
     def table(self) -> ShapeTable:
         """All shapes; made when a shape is first needed."""
-        return ShapeTable(self.component)
+        return _table(self.component)
 
     def locked(self, shapes: Ints, pins: Ints) -> Floats:
         """Locked bytes a rank."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from stowplan_agent.planning.dual import Dual, sampled
 from stowplan_agent.planning.frame import Frame
-from stowplan_agent.planning.labels import Labels, Ledger, merged
+from stowplan_agent.planning.labels import Labels, Ledger, Merge
 from stowplan_agent.planning.pareto import covered, undominated
 from stowplan_agent.planning.rows import ALWAYS, HOST, LOCKED, OWN, Rows, joined
 from stowplan_agent.planning.space import Space
@@ -33,6 +33,8 @@ EXTRA: Final = (0.0, 1e-4, 1e-2, 1.0)
 """Shares of a request by which prices are raised for a part of them."""
 WIDTH: Final = 300
 """Labels that such a look keeps."""
+ALSO: Final = 200
+"""Rows that are priced together with those that are the best by their bounds."""
 MOST_AT_ONCE: Final = 1000
 """Rows of a component that are opened or priced before bounds are looked at again."""
 FORKS: Final = 3
@@ -79,10 +81,9 @@ class Search:
             return False
         scarce = self.frame.pins_scarce
         pools = [
-            space.coarse(scarce=scarce) if scarce or space.large else space.front(host=self.frame.host_scarce)
-            for space in self.spaces
+            space.coarse(scarce=True) if scarce else space.front(host=self.frame.host_scarce) for space in self.spaces
         ]
-        self._descend(pools)
+        self._descend([rows.take(sampled(self.dual, rows, c)) for c, rows in enumerate(pools)])
         self._part(pools)
         leaves, self.leaves = self.leaves, []
         for leaf in leaves:
@@ -96,8 +97,9 @@ class Search:
         """Search a part of the space: split it where the bound is not sharp, until it is small enough to go through."""
         look = True
         while True:
-            few = [rows.take(sampled(self.dual, rows, c)) for c, rows in enumerate(pools)]
-            self.dual.search(few, self.best)
+            if look:
+                few = [rows.take(sampled(self.dual, rows, c)) for c, rows in enumerate(pools)]
+                self.dual.search(few, self.best)
             pools = self.within(pools)
             if not all(map(len, pools)):
                 return
@@ -148,7 +150,7 @@ class Search:
         ledger.judged[:2] = True
         ledger.judged[2] = self.frame.host_scarce
         nothing = [np.zeros(len(rows)) for rows in pools]
-        labels = merged(ledger, pools, nothing, np.inf)
+        labels = Merge(ledger, pools, nothing, np.inf).full(enough=1)
         if not len(labels):
             return False
         one = int(ledger.seconds(labels.columns).argmin())
@@ -161,7 +163,7 @@ class Search:
 
     def _alone(self, rows: Sequence[Rows]) -> Labels:
         """The label of one row a component; none if it is not within limits."""
-        return merged(self.ledger, rows, [np.zeros(1)] * len(rows), np.inf)
+        return Merge(self.ledger, rows, [np.zeros(1)] * len(rows), np.inf).full()
 
     def _take(self, pools: Sequence[Rows], labels: Labels) -> bool:
         """Whether one of these selections, all exact, is faster than the best so far."""
@@ -219,7 +221,8 @@ class Search:
 
     def _merge(self, pools: Sequence[Rows], width: int | None = None) -> Labels:
         spent = [self.dual.reduced(rows, c) for c, rows in enumerate(pools)]
-        return merged(self.ledger, pools, spent, self.budget() + self.dual.worth(), width=width)
+        most = self.budget()
+        return Merge(self.ledger, pools, spent, most + self.dual.worth(), most).full(width=width)
 
     def _improve(self, pools: Sequence[Rows]) -> bool:
         """Look for a faster selection among the cheapest rows."""
@@ -252,10 +255,12 @@ class Search:
         todo = np.flatnonzero(mask)
         if not len(todo):
             return rows
+        few = rows.take(todo)
+        order = np.argsort(self.dual.reduced(few, component), kind="stable")
         if not rows.open[todo[0]]:
-            todo = todo[undominated(self.ledger.columns(rows.take(todo), component)[:, self.ledger.judged])]
-        cost = self.dual.reduced(rows.take(todo), component)
-        todo = todo[np.argsort(cost, kind="stable")[:MOST_AT_ONCE]]
+            front = undominated(self.ledger.columns(few, component)[:, self.ledger.judged])
+            order = np.unique(np.concatenate([order[:ALSO], front]))
+        todo = todo[order[:MOST_AT_ONCE]]
         chosen = np.zeros(len(rows), dtype=np.bool_)
         chosen[todo] = True
         if rows.open[todo[0]]:

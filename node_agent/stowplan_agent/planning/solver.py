@@ -116,6 +116,10 @@ def _worth(setting: Setting, search: Search, best: float) -> Worth:
         for node in record.nodes
     )
 
+    floor = setting.between + sum(float(space.coarse(scarce=False).times[:, -1].min()) for space in setting.spaces)
+    if best <= floor * (1 + TOLERANCE):
+        return Worth(device_seconds_per_gib=0.0, host_seconds_per_gib=0.0)
+
     def saved(changed: CalibrationRecord) -> float | None:
         seconds = _fastest(setting, changed, search.chosen)
         if seconds is None:

@@ -24,8 +24,8 @@ from stowplan_agent.planning.visits import Visits
 from stowplan_api.model import ContractError
 from stowplan_api.placement import ComponentPlacement
 
-LARGE: Final = 3000
-"""Shapes up to which a component's front is worked out for all sizes of card at once."""
+LONG: Final = 600
+"""Rows up to which the front of a component is worked out for all sizes of card at once."""
 GRID: Final = 256
 """Steps of pinned bytes where ranks of different links are on nodes of different kinds."""
 
@@ -81,17 +81,18 @@ class Space:
     def front(self, *, host: bool) -> Rows:
         """Every row with all pins that is best for some limits, exactly priced; ``host`` says if host copies count.
 
-        It holds for all sizes of card, so it is worked out once.
+        It holds for all sizes of card, so it is worked out once. Where it is long, these are all rows, and a search
+        prices what it needs.
         """
         if host not in self._fronts:
             rows = self.coarse(scarce=False)
             counted = [ALWAYS, OWN, HOST] if host else [ALWAYS, OWN]
             current, rest = rows.take(rows.shape == CURRENT), rows.take(rows.shape != CURRENT)
             best = self._exact_front(rest, counted)
-            self._fronts[host] = joined([best, current])
+            self._fronts[host] = rows if best is None else joined([best, current])
         return self._fronts[host]
 
-    def _exact_front(self, rows: Rows, counted: list[int]) -> Rows:
+    def _exact_front(self, rows: Rows, counted: list[int]) -> Rows | None:
         """The bounds say what to price; what is priced rules out the rest, or shows what to price next."""
         best = rows.take(np.zeros(0, dtype=np.int64))
         while len(rows):
@@ -100,6 +101,8 @@ class Space:
             held = columns[order][:, : len(counted)]
             first = np.r_[True, (held[1:] != held[:-1]).any(axis=1)]
             leading = order[first][undominated(columns[order[first]])]
+            if len(best) + len(leading) > LONG:
+                return None
             best = joined([best, self.priced(rows.take(leading))])
             exact = np.concatenate([best.bytes[:, counted], best.times], axis=1)
             kept = undominated(exact)
@@ -230,11 +233,6 @@ class Space:
             np.ones(1, dtype=np.bool_),
             np.zeros(1, dtype=np.bool_),
         )
-
-    @property
-    def large(self) -> bool:
-        """Whether there are so many shapes that only those that a search needs are priced."""
-        return self._layered and len(self.pricer.table) > LARGE
 
     @property
     def _layered(self) -> bool:

@@ -11,15 +11,18 @@ of their curves that save most, then in the record's order.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
-from stowplan_agent.planning.labels import Labels, Ledger, grown, merged, start
-from stowplan_agent.planning.pareto import BLOCK, undominated
+from stowplan_agent.planning.labels import Labels, Ledger, Merge, start
 from stowplan_agent.planning.rows import ELASTIC, Rows, joined
 from stowplan_agent.planning.search import ROUNDING, TOLERANCE, Leaf, Search
 from stowplan_agent.planning.table import Floats
 from stowplan_api.placement import ComponentPlacement, Placement
+
+AT_ONCE: Final = 256
+"""Rows that are held against all labels of the others at once."""
 
 
 class TieBreak:
@@ -61,21 +64,28 @@ class TieBreak:
                 rows = joined([rows.take(~streaming), pinned])
             pools.append(self._possible(ledger, leaf, component, space.priced(rows), others))
         spent = [leaf.dual.reduced(rows, c) for c, rows in enumerate(pools)]
-        labels = merged(ledger, pools, spent, self.budget + self.slack + leaf.dual.worth())
+        labels = self._merge(ledger, leaf, pools, spent).full()
         labels = labels.take(np.isfinite(self.locked(ledger, labels.columns)))
         return Leaf(pools, leaf.dual, leaf.vector, labels)
 
     def _others(self, ledger: Ledger, leaf: Leaf, component: int) -> Labels:
         """Labels of all other components, of the rows of the leaf."""
-        judged = self.search.ledger.judged
-        tables = [ledger.columns(rows, c) for c, rows in enumerate(leaf.pools)]
-        fronts = [undominated(table[:, judged]) for table in tables]
-        others = sorted((c for c in range(len(tables)) if c != component), key=lambda c: len(fronts[c]))
-        spent = leaf.spent()
-        budget = self.budget + self.slack + leaf.dual.worth() - float(spent[component].min())
-        least = ledger.columns(self.spaces[component].coarse(scarce=self.frame.pins_scarce), component).min(axis=0)
-        *_, labels = start(ledger), *grown(ledger, tables, fronts, spent, budget, others, beside=least)
-        return labels.take(undominated(labels.columns[:, judged]))
+        merge = self._merge(ledger, leaf, leaf.pools, leaf.spent(), self.search.ledger)
+        others = [c for c in range(len(leaf.pools)) if c != component]
+        others.sort(key=lambda c: len(merge.fronts[c]))
+        # Each row that can still win has one at least as good among those of the leaf, which these labels fit.
+        *_, before, full = start(ledger), *merge.grown([*others, component])
+        used = {tuple(row) for row in full.rows[:, :-1].tolist()}
+        return before.take(np.array([tuple(row) in used for row in before.rows.tolist()], dtype=np.bool_))
+
+    def _merge(
+        self, ledger: Ledger, leaf: Leaf, pools: Sequence[Rows], spent: Sequence[Floats], judge: Ledger | None = None
+    ) -> Merge:
+        """The rows of all components within the budget; ``judge`` says by what labels are pruned."""
+        most = self.budget + self.slack
+        merge = Merge(judge or ledger, pools, spent, most + leaf.dual.worth(), most)
+        merge.ledger = ledger
+        return merge
 
     def _possible(self, ledger: Ledger, leaf: Leaf, component: int, rows: Rows, others: Labels) -> Rows:
         """The rows that are within the budget and all limits beside some label of the others."""
@@ -85,8 +95,8 @@ class TieBreak:
         spent = leaf.dual.reduced(rows, component)
         table = ledger.columns(rows, component)
         good = np.zeros(len(rows), dtype=np.bool_)
-        for block in range(0, len(rows), BLOCK):
-            one, row = np.nonzero(others.spent[:, None] + spent[block : block + BLOCK][None, :] <= budget)
+        for block in range(0, len(rows), AT_ONCE):
+            one, row = np.nonzero(others.spent[:, None] + spent[block : block + AT_ONCE][None, :] <= budget)
             columns = ledger.joined(others.columns[one], table[block + row])
             fit = ledger.fit(columns) & np.isfinite(ledger.needed(columns, self.budget + self.slack))
             good[block + row[fit]] = True
@@ -101,26 +111,22 @@ class TieBreak:
     def _first_text(self, ledger: Ledger, leaf: Leaf, least: float) -> Placement | None:
         """The selection that locks no more than ``least``, its entries as early in canonical text as can be."""
         pools, count = leaf.pools, len(leaf.pools)
-        spent, budget = leaf.spent(), self.budget + self.slack + leaf.dual.worth()
-        tables = [ledger.columns(rows, c) for c, rows in enumerate(pools)]
-        fronts = [undominated(table[:, ledger.judged]) for table in tables]
-        suffixes = list(grown(ledger, tables, fronts, spent, budget, range(count - 1, 0, -1)))[::-1]
-        done = np.where(ledger.largest, -np.inf, 0.0)
-        suffixes.append(start(ledger))
+        merge = self._merge(ledger, leaf, pools, leaf.spent())
+        suffixes = [start(ledger), *merge.grown(range(count - 1, 0, -1))][::-1]
+        done = start(ledger).columns[0]
         chosen: list[int] = []
         for component, later in enumerate(suffixes):
-            paid = spent[component] + sum(spent[c][one] for c, one in enumerate(chosen))
-            possible = []
-            for index in np.flatnonzero(paid + later.spent.min(initial=np.inf) <= budget):
-                rest = later.columns[later.spent + paid[index] <= budget]
-                full = ledger.joined(rest, ledger.joined(tables[component][index], done))
-                if bool((ledger.fit(full) & (self.locked(ledger, full) <= least + 1)).any()):
-                    possible.append(int(index))
-            if not possible:
+            table = ledger.joined(merge.tables[component], done)
+            paid = merge.spent[component] + sum(float(merge.spent[c][one]) for c, one in enumerate(chosen))
+            one, row = np.nonzero(later.spent[:, None] + paid <= merge.budget)
+            full = ledger.joined(later.columns[one], table[row])
+            possible = np.unique(row[ledger.fit(full) & (self.locked(ledger, full) <= least + 1)])
+            if not len(possible):
                 return None
             space, rows = self.spaces[component], pools[component]
-            chosen.append(min(possible, key=lambda i, s=space, r=rows: s.entry(r, i).canonical()))  # type: ignore[misc]
-            done = ledger.joined(tables[component][chosen[-1]], done)
+            texts = [(space.entry(rows, int(index)).canonical(), int(index)) for index in possible]
+            chosen.append(min(texts)[1])
+            done = table[chosen[-1]]
         return self.placed(pools, chosen, done, ledger)
 
     def placed(self, pools: Sequence[Rows], chosen: Sequence[int], columns: Floats, ledger: Ledger) -> Placement:
