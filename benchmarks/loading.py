@@ -46,9 +46,9 @@ from diffusers import WanTransformer3DModel
 from stowplan_agent.accelerators.cuda import CudaAccelerator
 from stowplan_agent.calibration import measure_link
 from stowplan_agent.weights import Ledger, WeightsEngine
-from stowplan_agent.weights.filling import MOST_THREADS, PIECE
 from stowplan_agent.weights.host import take_arena
 from stowplan_agent.weights.ledger import Tier
+from stowplan_agent.weights.loading.filling import MOST_THREADS, PIECE
 from stowplan_api.placement import ComponentPlacement, GroupPlacement, Placement
 from streaming import LAYERS, build
 

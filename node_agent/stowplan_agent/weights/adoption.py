@@ -23,7 +23,7 @@ from stowplan_agent.weights.fixed import FixedComponent, why_fixed
 from stowplan_agent.weights.keyed_units import UnitKey
 from stowplan_agent.weights.layout import Block, Place, blocks
 from stowplan_agent.weights.ledger import Ledger
-from stowplan_agent.weights.source import IN_MEMORY, Origin
+from stowplan_agent.weights.loading.source import IN_MEMORY, Origin
 from stowplan_agent.weights.unit import Unit
 
 Users = dict[torch.nn.Module, set[UnitKey]]

@@ -14,8 +14,8 @@ from typing import Final, ParamSpec, TypeVar
 import torch
 
 from stowplan_agent.weights.component import ManagedComponent
-from stowplan_agent.weights.headroom import RewriteError
 from stowplan_agent.weights.observer import Observer
+from stowplan_agent.weights.rewriting.headroom import RewriteError
 from stowplan_agent.weights.timeline import Timeline
 from stowplan_agent.weights.unit import Unit
 

@@ -16,15 +16,15 @@ from stowplan_agent.weights.audit import check_host
 from stowplan_agent.weights.calls import Calls, plain
 from stowplan_agent.weights.component import ManagedComponent
 from stowplan_agent.weights.entry import Seed, everything_on_the_host
-from stowplan_agent.weights.files import MappedFiles
 from stowplan_agent.weights.hooks import Hooks
 from stowplan_agent.weights.host import HostBuffer
 from stowplan_agent.weights.ledger import Ledger
+from stowplan_agent.weights.loading.files import MappedFiles
+from stowplan_agent.weights.loading.source import ConvertedFrom, Origin, has_its_bytes
 from stowplan_agent.weights.locking import lockable_bytes
 from stowplan_agent.weights.managers import check_manager, set_manager
 from stowplan_agent.weights.observer import Observer
-from stowplan_agent.weights.rewrite import rewrite
-from stowplan_agent.weights.source import ConvertedFrom, Origin, has_its_bytes
+from stowplan_agent.weights.rewriting.rewrite import rewrite
 from stowplan_agent.weights.timeline import Timeline
 from stowplan_api.placement import ComponentPlacement
 from stowplan_api.record import Component

@@ -16,7 +16,7 @@ from stowplan_agent.weights.component import ManagedComponent
 from stowplan_agent.weights.entry import EntryError
 from stowplan_agent.weights.layout import Place
 from stowplan_agent.weights.ledger import Ledger, Tier
-from stowplan_agent.weights.source import ConvertedFrom, has_its_bytes
+from stowplan_agent.weights.loading.source import ConvertedFrom, has_its_bytes
 from stowplan_agent.weights.unit import Unit
 from stowplan_api.placement import ComponentPlacement
 from stowplan_api.record import Component, Fixed

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 
 from stowplan_agent.accelerators import Accelerator
-from stowplan_agent.weights.filling import fill_all
 from stowplan_agent.weights.host import take_arena
 from stowplan_agent.weights.ledger import Ledger
+from stowplan_agent.weights.loading.filling import fill_all
 from stowplan_agent.weights.unit import Unit
 
 

@@ -17,7 +17,7 @@ from stowplan_agent.weights.buffers import Buffers
 from stowplan_agent.weights.host import HostBuffer, take_arena
 from stowplan_agent.weights.layout import Block, View, lay_out
 from stowplan_agent.weights.ledger import Ledger, Tier
-from stowplan_agent.weights.source import IN_MEMORY, Origin, UnitSource
+from stowplan_agent.weights.loading.source import IN_MEMORY, Origin, UnitSource
 
 
 class Unit:

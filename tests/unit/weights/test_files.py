@@ -8,9 +8,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from stowplan_agent.weights.files import MappedFiles
 from stowplan_agent.weights.layout import Place, blocks
-from stowplan_agent.weights.source import Origin, UnitSource
+from stowplan_agent.weights.loading.files import MappedFiles
+from stowplan_agent.weights.loading.source import Origin, UnitSource
 
 
 def written(folder: Path) -> tuple[dict[str, torch.Tensor], Path]:

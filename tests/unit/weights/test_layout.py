@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stowplan_agent.weights.layout import ALIGNMENT, Layout, Place, align, blocks, extent, lay_out
-from stowplan_agent.weights.source import UnitSource
+from stowplan_agent.weights.loading.source import UnitSource
 
 MODULE = torch.nn.Module()
 

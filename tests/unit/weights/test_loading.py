@@ -16,12 +16,13 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from stowplan_agent.accelerators.emulated import EmulatedAccelerator, EmulatedCard
-from stowplan_agent.weights import WeightsEngine, filling
-from stowplan_agent.weights.filling import fill_all
+from stowplan_agent.weights import WeightsEngine
 from stowplan_agent.weights.host import take_arena, whole_pages
 from stowplan_agent.weights.layout import Place, blocks, lay_out
 from stowplan_agent.weights.ledger import Ledger, Tier
-from stowplan_agent.weights.source import Origin, UnitSource
+from stowplan_agent.weights.loading import filling
+from stowplan_agent.weights.loading.filling import fill_all
+from stowplan_agent.weights.loading.source import Origin, UnitSource
 from stowplan_api.placement import ComponentPlacement, Placement
 from unit.weights.stacks import Stack, balances, check, emulated_card, layerwise, offload, resident
 

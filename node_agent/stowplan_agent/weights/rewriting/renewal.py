@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from stowplan_agent.accelerators import Accelerator
 from stowplan_agent.weights.adoption import Survey
 from stowplan_agent.weights.component import ManagedComponent
-from stowplan_agent.weights.filling import fill_all
-from stowplan_agent.weights.headroom import Headroom
 from stowplan_agent.weights.host import take_arena
 from stowplan_agent.weights.keyed_units import UnitKey
 from stowplan_agent.weights.layout import Block, block_offsets
 from stowplan_agent.weights.ledger import Ledger
+from stowplan_agent.weights.loading.filling import fill_all
+from stowplan_agent.weights.rewriting.headroom import Headroom
 from stowplan_agent.weights.unit import Unit
 from stowplan_api.placement import ComponentPlacement
 

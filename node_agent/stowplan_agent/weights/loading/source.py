@@ -19,8 +19,8 @@ from typing import Final
 import numpy as np
 import torch
 
-from stowplan_agent.weights.files import FileBytes, MappedFiles
 from stowplan_agent.weights.layout import Block, block_offsets
+from stowplan_agent.weights.loading.files import FileBytes, MappedFiles
 
 ConvertedFrom = Callable[[torch.UntypedStorage], torch.Tensor | None]
 """For a storage whose bytes are still to be converted: the contiguous tensor that they are converted from, in order."""

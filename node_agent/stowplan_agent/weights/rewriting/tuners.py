@@ -14,7 +14,7 @@ from typing import Any, Final
 import torch
 
 from stowplan_agent.weights.component import ManagedComponent
-from stowplan_agent.weights.workbench import BenchKey, Workbench
+from stowplan_agent.weights.rewriting.workbench import BenchKey, Workbench
 
 METHODS: Final = ("merge", "unmerge")
 

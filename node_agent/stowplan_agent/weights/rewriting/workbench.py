@@ -13,10 +13,10 @@ from collections.abc import Mapping, Set
 
 from stowplan_agent.accelerators import Accelerator
 from stowplan_agent.weights.component import ManagedComponent
-from stowplan_agent.weights.headroom import Headroom, RewriteError
 from stowplan_agent.weights.host import HostBuffer, take_arena
 from stowplan_agent.weights.keyed_units import UnitKey
 from stowplan_agent.weights.ledger import Ledger
+from stowplan_agent.weights.rewriting.headroom import Headroom, RewriteError
 from stowplan_agent.weights.unit import Unit
 
 BenchKey = tuple[str, UnitKey]

@@ -15,12 +15,12 @@ from stowplan_agent.accelerators import Accelerator
 from stowplan_agent.weights.adoption import check_apart, survey
 from stowplan_agent.weights.component import ManagedComponent
 from stowplan_agent.weights.fixed import FixedComponent
-from stowplan_agent.weights.headroom import Headroom
 from stowplan_agent.weights.ledger import Ledger
-from stowplan_agent.weights.renewal import changes, check_headroom, entry_of_grown, renew
-from stowplan_agent.weights.structure import Structure
-from stowplan_agent.weights.tuners import on_bench
-from stowplan_agent.weights.workbench import Workbench
+from stowplan_agent.weights.rewriting.headroom import Headroom
+from stowplan_agent.weights.rewriting.renewal import changes, check_headroom, entry_of_grown, renew
+from stowplan_agent.weights.rewriting.structure import Structure
+from stowplan_agent.weights.rewriting.tuners import on_bench
+from stowplan_agent.weights.rewriting.workbench import Workbench
 from stowplan_api.placement import ComponentPlacement
 
 
