@@ -34,11 +34,10 @@ class WeightsEngine:
     """Owns where the weights of a pipeline live. One thread at a time."""
 
     def __init__(self, accelerator: Accelerator, *, rank: int = 0) -> None:
-        """`adopt` gives it components."""
+        """Manages nothing yet."""
         self.accelerator = accelerator
         self.ledger = Ledger()
-        self.timeline = Timeline()
-        """What the next requests are expected to call."""
+        self.timeline = Timeline()  # what the next requests are expected to call
         self._rank = rank
         self._components: dict[str, ManagedComponent] = {}
         self._calls = Calls(self._components)
