@@ -36,8 +36,10 @@ class Timeline:
         """A call of a component begins: go to its stretch, or lose the thread if none is ahead."""
         if self._left > 0 and self._component(self._index) == component:
             return
-        extra = self._left == 0 and self._component(self._index) == component  # more calls than the stretch has
-        reach = self._index + 2 if extra else len(self._stretches)
+        reach = len(self._stretches)
+        if self._component(self._index) == component:
+            # Its own next stretch, over a null interval if need be; else it has more calls than were expected.
+            reach = self._index + (2 if self._component(self._index + 1) is not None else 3)
         for index in range(self._index + 1, min(reach, len(self._stretches))):
             if self._stretches[index].component == component:
                 self._index, self._left = index, self._stretches[index].calls

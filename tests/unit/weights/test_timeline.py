@@ -40,6 +40,11 @@ LOST = (None, False)
         (REQUEST, "xed", [LOST, LOST, LOST]),
         (REQUEST, "v", [(1, True)]),
         ((Stretch("vae", 1, 1), Stretch("vae", 2, 2)), "vvv", [(1, True), (2, False), (1, True)]),
+        (
+            (Stretch("vae", 1, 1), Stretch(None, 1, 1), Stretch("vae", 2, 2), Stretch(None, 1, 1)),
+            "vvvv",
+            [(1, True), (2, False), (1, True), LOST],
+        ),
         ((Stretch("denoiser", 2, 5),), "dd", [(5, False), (3, True)]),  # rounded up: a copy too many, not too few
         (
             (Stretch("denoiser", 1, 1), Stretch("vae", 1, 1), Stretch("denoiser", 1, 1)),
