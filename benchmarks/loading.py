@@ -29,7 +29,6 @@ import gc
 import json
 import mmap
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -50,7 +49,7 @@ from stowplan_agent.weights.host import take_arena
 from stowplan_agent.weights.ledger import Tier
 from stowplan_agent.weights.loading.filling import MOST_THREADS, PIECE
 from stowplan_api.placement import ComponentPlacement, GroupPlacement, Placement
-from streaming import LAYERS, build
+from streaming import LAYERS, build, commit, say
 
 SAMPLE = 4 << 30
 """Bytes that the limits are measured with."""
@@ -59,7 +58,7 @@ SAMPLE = 4 << 30
 def write(folder: Path) -> None:
     """The checkpoint, as the library itself saves it."""
     model = build().to("cpu")
-    _say("writing the checkpoint")
+    say("writing the checkpoint")
     model.save_pretrained(folder, max_shard_size="5GB")
 
 
@@ -132,7 +131,7 @@ def ours(folder: Path, resident: int, found: dict[str, float]) -> dict[str, Any]
         "hostHeldBytes": held,
         "digest": digest(model),
     }
-    _say(f"{resident} resident: {row['seconds']:.2f} s, {rate:.1f} GB/s in the engine")
+    say(f"{resident} resident: {row['seconds']:.2f} s, {rate:.1f} GB/s in the engine")
     engine.close()
     accelerator.close()
     return row
@@ -150,7 +149,7 @@ def baseline(folder: Path, where: str) -> dict[str, Any]:
         model.to("cuda")
     torch.cuda.synchronize()
     seconds = time.monotonic() - began
-    _say(f"the library alone, {where}: {seconds:.2f} s")
+    say(f"the library alone, {where}: {seconds:.2f} s")
     found = {"seconds": seconds, "digest": digest(model)}
     del model
     _clean()
@@ -213,12 +212,12 @@ def main() -> None:
         write(chosen.folder)
     _clean()
     found = limits(chosen.folder, accelerator)
-    _say(json.dumps(found))
+    say(json.dumps(found))
     document = {
         "benchmark": "loading",
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "device": accelerator.product,
-        "commit": _commit(),
+        "commit": commit(),
         "torch": torch.__version__,
         "threads": min(MOST_THREADS, len(os.sched_getaffinity(0))),
         "limits": found,
@@ -255,7 +254,7 @@ def _touch() -> None:
     runtime = torch.cuda.cudart()
     if int(runtime.cudaHostRegister(pages.ctypes.data, pages.nbytes, 0)) == 0:
         runtime.cudaHostUnregister(pages.ctypes.data)
-    _say(f"touched {pages.nbytes >> 30} GiB")
+    say(f"touched {pages.nbytes >> 30} GiB")
 
 
 def _clean() -> None:
@@ -269,15 +268,6 @@ def _status(field: str) -> int:
         if line.startswith(field + ":"):
             return int(line.split()[1]) << 10
     return 0
-
-
-def _commit() -> str:
-    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -123,7 +123,7 @@ def main() -> None:
         for tokens in chosen.tokens:
             seconds, output = steady(lambda tokens=tokens: model(**data[tokens])[0], PASSES[tokens])
             alone[tokens] = (seconds, output.clone())
-            _say(f"unmanaged, {tokens} tokens: {seconds:.4f} s a pass")
+            say(f"unmanaged, {tokens} tokens: {seconds:.4f} s a pass")
     wanted = [(resident, True) for resident in sorted({*chosen.resident, LAYERS}, reverse=True)]
     wanted += [(resident, False) for resident in chosen.pageable]
     rows = managed(model, accelerator, data, alone, wanted, link)
@@ -132,7 +132,7 @@ def main() -> None:
         "benchmark": "streaming",
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "device": accelerator.product,
-        "commit": _commit(),
+        "commit": commit(),
         "torch": torch.__version__,
         "compiled": chosen.compile,
         "link": link.to_json(),
@@ -168,12 +168,12 @@ def managed(
     """One row a token count, resident count and kind of host memory; the model is back on the host afterwards."""
     began = time.monotonic()
     model.to("cpu")
-    _say(f"to the host in {time.monotonic() - began:.1f} s")
+    say(f"to the host in {time.monotonic() - began:.1f} s")
     engine = WeightsEngine(accelerator)
     began = time.monotonic()
     engine.adopt({"transformer": model})
     torch.cuda.empty_cache()
-    _say(f"adopted in {time.monotonic() - began:.1f} s")
+    say(f"adopted in {time.monotonic() - began:.1f} s")
     (layer_bytes, *_), rows = engine.describe()[0].groups[0].layer_bytes, []
     reference: dict[int, Output] = {}
     for resident, pinned in wanted:
@@ -203,7 +203,7 @@ def managed(
                 }
             )
             kind = "" if pinned else ", pageable"
-            _say(f"{resident} resident{kind}, {tokens} tokens: {seconds:.4f} s, {seconds / bound:.3f} of the bound")
+            say(f"{resident} resident{kind}, {tokens} tokens: {seconds:.4f} s, {seconds / bound:.3f} of the bound")
     engine.place(ComponentPlacement(name="transformer", mode="Offload", pinned_bytes=(0,)))
     engine.close()
     return rows
@@ -229,16 +229,18 @@ def group_offload(
         found[str(tokens)] = {"seconds": seconds, "peakBytes": peak} | (
             {"speedup": seconds / ours["seconds"], "peakRatio": ours["peakBytes"] / peak} if ours else {}
         )
-        _say(f"group offload, {tokens} tokens: {seconds:.4f} s")
+        say(f"group offload, {tokens} tokens: {seconds:.4f} s")
     return found
 
 
-def _commit() -> str:
+def commit() -> str:
+    """The commit that is measured, for the result."""
     done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Progress, for whoever waits; results go to the standard output."""
     print(text, file=sys.stderr, flush=True)
 
 
