@@ -8,7 +8,17 @@ is where to start before anything is measured.
 from stowplan_agent.planning.limits import with_device_memory, with_host_memory
 from stowplan_agent.planning.moves import moves
 from stowplan_agent.planning.price import cost
+from stowplan_agent.planning.pricelist import costs
 from stowplan_agent.planning.seed import seed_placement
 from stowplan_agent.planning.solver import seconds_by_memory, solve
 
-__all__ = ["cost", "moves", "seconds_by_memory", "seed_placement", "solve", "with_device_memory", "with_host_memory"]
+__all__ = [
+    "cost",
+    "costs",
+    "moves",
+    "seconds_by_memory",
+    "seed_placement",
+    "solve",
+    "with_device_memory",
+    "with_host_memory",
+]

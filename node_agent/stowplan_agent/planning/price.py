@@ -6,16 +6,16 @@ in the docstring of the function that makes it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from stowplan_agent.planning.layout import Layout, entry_problems, layout_of
-from stowplan_agent.planning.limits import activation_bytes, reserve_bytes
+from stowplan_agent.planning.layout import Layout, layout_of
+from stowplan_agent.planning.limits import activation_bytes
 from stowplan_agent.planning.ring import Layer, copy_seconds, run_seconds
 from stowplan_agent.planning.timeline import Course, Timeline, timeline_of
+from stowplan_agent.planning.violations import device_violations, entry_violations, node_violations
 from stowplan_api.placement import Placement
-from stowplan_api.plan import Cost, Violation
-from stowplan_api.quantity import for_people
+from stowplan_api.plan import Cost
 from stowplan_api.record import CalibrationRecord, Component, Link, Run
 
 
@@ -39,18 +39,23 @@ def cost(record: CalibrationRecord, placement: Placement) -> Cost:
     - A load has no latency term: it is one long copy. A missing ``pinnedBytes`` pins nothing.
     """
     entries = {entry.name: entry for entry in placement.components}
-    ranks = len(record.ranks)
-    layouts = {c.name: layout_of(c, entries.get(c.name), ranks) for c in record.components}
-    timeline = timeline_of(record)
+    layouts = {c.name: layout_of(c, entries.get(c.name), len(record.ranks)) for c in record.components}
+    return price_of(record, timeline_of(record), placement, layouts, stay_seconds)
+
+
+def price_of(
+    record: CalibrationRecord, timeline: Timeline, placement: Placement, layouts: Mapping[str, Layout], stays: StayPrice
+) -> Cost:
+    """The price of a placement that is laid out; ``stays`` is `stay_seconds`, or knows its answers already."""
     device = device_bytes(record, timeline, layouts)
     locked = _by_node(record, {name: layout.locked for name, layout in layouts.items()})
     host = _by_node(record, {name: layout.host for name, layout in layouts.items()})
     violations = (
-        *_entry_violations(record, placement),
-        *_device_violations(record, device),
-        *_node_violations(record, locked, host),
+        *entry_violations(record, placement),
+        *device_violations(record, device),
+        *node_violations(record, locked, host),
     )
-    seconds = sum(course.share * _course_seconds(record, course, layouts) for course in timeline.courses)
+    seconds = sum(course.share * _course_seconds(record, course, layouts, stays) for course in timeline.courses)
     return Cost(
         feasible=not violations,
         seconds=seconds,
@@ -97,6 +102,10 @@ class StaySeconds:
     """Seconds in which streamed layers keep the link busy."""
 
 
+StayPrice = Callable[[Component, Layout, Run, bool, int, Link], StaySeconds]
+"""A function like `stay_seconds`."""
+
+
 def stay_seconds(component: Component, layout: Layout, run: Run, loads: bool, rank: int, link: Link) -> StaySeconds:
     """Seconds of one component's interval on the rank with index ``rank``, before any prefetch hides a part."""
     layers, slots = pass_layers(component, layout, run, rank, link)
@@ -133,7 +142,9 @@ def pass_layers(component: Component, layout: Layout, run: Run, rank: int, link:
     return layers, [ring.slots for ring in layout.rings]
 
 
-def _course_seconds(record: CalibrationRecord, course: Course, layouts: Mapping[str, Layout]) -> float:
+def _course_seconds(
+    record: CalibrationRecord, course: Course, layouts: Mapping[str, Layout], stays: StayPrice
+) -> float:
     """Seconds of one request of one workload: intervals in order, each as long as its slowest rank."""
     components = {component.name: component for component in record.components}
     total = 0.0
@@ -152,7 +163,7 @@ def _course_seconds(record: CalibrationRecord, course: Course, layouts: Mapping[
         for rank, described in enumerate(record.ranks):
             key = (described.link, layout.loads[rank], *(ring.pinned[rank] for ring in layout.rings))
             if key not in known:
-                known[key] = stay_seconds(component, layout, stay.run, stay.loads, rank, described.link)
+                known[key] = stays(component, layout, stay.run, stay.loads, rank, described.link)
             part = known[key]
             hidden = min(part.load, max(idle[rank], 0.0)) if layout.prefetch and stay.before is not None else 0.0
             exposed.append(part.load - hidden)
@@ -169,69 +180,3 @@ def _by_node(record: CalibrationRecord, bytes_a_rank: Mapping[str, tuple[int, ..
     for index, rank in enumerate(record.ranks):
         total[rank.node] += sum(ranks[index] for ranks in bytes_a_rank.values())
     return total
-
-
-def _entry_violations(record: CalibrationRecord, placement: Placement) -> list[Violation]:
-    entries = {entry.name: entry for entry in placement.components}
-    known = [component.name for component in record.components]
-    found = [
-        Violation(
-            constraint="entry",
-            component=name,
-            message=f"component {name} is not in the record, which has {', '.join(known)}",
-        )
-        for name in entries
-        if name not in known
-    ]
-    for component in record.components:
-        for problem in entry_problems(component, entries.get(component.name), len(record.ranks)):
-            found.append(Violation(constraint="entry", component=component.name, message=problem))
-    return found
-
-
-def interval_name(record: CalibrationRecord, index: int) -> str:
-    """An interval for people: its component, if any, and its entry."""
-    interval = record.intervals[index]
-    return f"{interval.component} {interval.entry}" if interval.component else interval.entry
-
-
-def _device_violations(record: CalibrationRecord, device: tuple[tuple[int, ...], ...]) -> list[Violation]:
-    found = []
-    for index, interval in enumerate(record.intervals):
-        for position, rank in enumerate(record.ranks):
-            reserve = reserve_bytes(record, interval, rank)
-            short = device[index][position] + reserve - rank.capacity_bytes
-            if short <= 0:
-                continue
-            name = interval_name(record, index)
-            message = (
-                f"interval {index} ({name}) on rank {rank.rank} needs {for_people(device[index][position])} "
-                f"and a reserve of {for_people(reserve)}, {short} bytes more than the "
-                f"{for_people(rank.capacity_bytes)} there are"
-            )
-            found.append(
-                Violation(
-                    constraint="device", interval=index, entry=name, rank=rank.rank, short_bytes=short, message=message
-                )
-            )
-    return found
-
-
-def _node_violations(record: CalibrationRecord, locked: dict[str, int], host: dict[str, int]) -> list[Violation]:
-    found = []
-    for node in record.nodes:
-        over_pins = locked[node.name] - node.pinnable_bytes
-        if over_pins > 0:
-            message = (
-                f"node {node.name}: {for_people(locked[node.name])} of host memory locked, {over_pins} bytes more than "
-                f"the {for_people(node.pinnable_bytes)} that can be pinned"
-            )
-            found.append(Violation(constraint="pinned", node=node.name, short_bytes=over_pins, message=message))
-        over_host = host[node.name] - node.host_bytes
-        if over_host > 0:
-            message = (
-                f"node {node.name}: {for_people(host[node.name])} of host copies, {over_host} bytes more than the "
-                f"{for_people(node.host_bytes)} of host memory"
-            )
-            found.append(Violation(constraint="host", node=node.name, short_bytes=over_host, message=message))
-    return found

@@ -13,11 +13,12 @@ import numpy as np
 
 from stowplan_agent.planning.layout import Layout, layout_of
 from stowplan_agent.planning.limits import limits_of
-from stowplan_agent.planning.price import cost, held_bytes, interval_name
+from stowplan_agent.planning.price import cost, held_bytes
 from stowplan_agent.planning.rows import ALWAYS, ELASTIC, HOST, LOCKED, OWN, Rows, joined
 from stowplan_agent.planning.search import TOLERANCE
 from stowplan_agent.planning.setting import Setting
 from stowplan_agent.planning.table import Floats
+from stowplan_agent.planning.violations import interval_name
 from stowplan_api.placement import ComponentPlacement, Placement
 from stowplan_api.plan import Explanation, Violation
 from stowplan_api.quantity import for_people

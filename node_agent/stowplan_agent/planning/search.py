@@ -15,7 +15,9 @@ import numpy as np
 
 from stowplan_agent.planning.dual import Dual, sampled
 from stowplan_agent.planning.frame import Frame
-from stowplan_agent.planning.labels import Labels, Ledger, Merge
+from stowplan_agent.planning.incumbent import DOZEN, Incumbent
+from stowplan_agent.planning.labels import Labels
+from stowplan_agent.planning.merge import Merge
 from stowplan_agent.planning.pareto import covered, undominated
 from stowplan_agent.planning.rows import ALWAYS, HOST, LOCKED, OWN, Rows, joined
 from stowplan_agent.planning.space import Space
@@ -25,8 +27,6 @@ TOLERANCE: Final = 1e-6
 """Times within this share of each other count as equal (PLANNING.md, small print)."""
 ROUNDING: Final = 1e-9
 """Relative: bounds that differ by less are the same sum in another order."""
-DOZEN: Final = 12
-"""Rows that are priced together where the first of them is asked for."""
 TOP: Final = 120
 """Rows of each component among which a better selection is looked for."""
 EXTRA: Final = (0.0, 1e-4, 1e-2, 1.0)
@@ -59,17 +59,13 @@ class Leaf:
         return [self.dual.reduced(rows, component) for component, rows in enumerate(self.pools)]
 
 
-class Search:
+class Search(Incumbent):
     """The search for the fastest selection of one frame."""
 
     def __init__(self, spaces: Sequence[Space], frame: Frame, between: float) -> None:
-        self.spaces, self.frame, self.between = spaces, frame, between
+        super().__init__(spaces, frame)
+        self.between = between
         self.dual = Dual(spaces, frame)
-        self.ledger = Ledger(frame, spaces[0].prices)
-        self.best = np.inf
-        """Seconds of the best selection so far, without what runs between components."""
-        self.chosen: list[Rows] = []
-        """Its rows, one a component."""
         self.leaves: list[Leaf] = []
 
     def run(self, start: Sequence[Rows] = ()) -> bool:
@@ -77,13 +73,13 @@ class Search:
 
         ``start`` is a selection to start from, one priced row a component, if one is known that may be within limits.
         """
-        if not (start and self._take(start, self._alone(start))) and not self._first():
+        if not (start and self.take(start, self.alone(start))) and not self.first():
             return False
         scarce = self.frame.pins_scarce
         pools = [
             space.coarse(scarce=True) if scarce else space.front(host=self.frame.host_scarce) for space in self.spaces
         ]
-        self._descend([rows.take(sampled(self.dual, rows, c)) for c, rows in enumerate(pools)])
+        self.descend([rows.take(sampled(self.dual, rows, c)) for c, rows in enumerate(pools)])
         self._part(pools)
         leaves, self.leaves = self.leaves, []
         for leaf in leaves:
@@ -119,7 +115,7 @@ class Search:
             self._fork(pools, max(split, key=lambda c: float(np.ptp(pools[c].bytes[:, :HOST].sum(axis=1)))))
             return
         labels = self._merge(pools)
-        self._take(pools, labels)
+        self.take(pools, labels)
         self.leaves.append(Leaf(pools, self.dual, self.dual.vector, labels))
 
     def _fork(self, pools: Sequence[Rows], component: int) -> None:
@@ -142,78 +138,14 @@ class Search:
         keep[~rows.priced] = ~covered(exact, columns[~rows.priced])
         return rows.take(keep)
 
-    def _first(self) -> bool:
-        """Whether anything is within limits; its seconds are a start."""
-        pools = [space.smallest() for space in self.spaces]
-        ledger = Ledger(self.frame, self.spaces[0].prices)
-        ledger.judged = np.zeros_like(ledger.judged)
-        ledger.judged[:2] = True
-        ledger.judged[2] = self.frame.host_scarce
-        nothing = [np.zeros(len(rows)) for rows in pools]
-        labels = Merge(ledger, pools, nothing, np.inf).full(enough=1)
-        if not len(labels):
-            return False
-        one = int(ledger.seconds(labels.columns).argmin())
-        chosen = [
-            space.priced(rows.take(labels.rows[one, c : c + 1]))
-            for c, (space, rows) in enumerate(zip(self.spaces, pools, strict=True))
-        ]
-        self._take(chosen, self._alone(chosen))
-        return True
-
-    def _alone(self, rows: Sequence[Rows]) -> Labels:
-        """The label of one row a component; none if it is not within limits."""
-        return Merge(self.ledger, rows, [np.zeros(1)] * len(rows), np.inf).full()
-
-    def _take(self, pools: Sequence[Rows], labels: Labels) -> bool:
-        """Whether one of these selections, all exact, is faster than the best so far."""
-        if not len(labels):
-            return False
-        seconds = self.ledger.seconds(labels.columns)
-        one = int(seconds.argmin())
-        if seconds[one] >= self.best:
-            return False
-        self.best = float(seconds[one])
-        self.chosen = [rows.take(labels.rows[one, c : c + 1]) for c, rows in enumerate(pools)]
-        return True
-
-    def _descend(self, pools: Sequence[Rows]) -> None:
-        """Change one component at a time to what is fastest beside the others, until none gets faster."""
-        stale, component = 0, 0
-        while stale < len(pools):
-            rest = np.where(self.ledger.largest, -np.inf, 0.0)
-            for other, row in enumerate(self.chosen):
-                if other != component:
-                    rest = self.ledger.joined(rest, self.ledger.columns(row, other)[0])
-            better = self._fastest_beside(rest, pools[component], component)
-            stale = 0 if better else stale + 1
-            component = (component + 1) % len(pools)
-
-    def _fastest_beside(self, rest: Floats, rows: Rows, component: int) -> bool:
-        space = self.spaces[component]
-        while True:
-            columns = self.ledger.joined(self.ledger.columns(rows, component), rest)
-            seconds = np.where(self.ledger.fit(columns), self.ledger.seconds(columns), np.inf)
-            rows = rows.take(np.argsort(seconds, kind="stable")[: int((seconds < self.best).sum())])
-            if not len(rows):
-                return False
-            first = rows.take(np.arange(1))
-            few = np.arange(len(rows)) < DOZEN
-            if first.open[0]:
-                rows = joined([space.opened(first), rows.take(rows.shape != first.shape[0])])
-            elif not first.priced[0]:
-                rows = joined([space.priced(rows.take(few)), rows.take(~few)])
-            else:
-                self.best = float(np.sort(seconds)[0])
-                self.chosen[component] = first
-                return True
-
     def budget(self) -> float:
         """The most seconds that count as equal to the best so far, and a little for rounding."""
         return (self.best + self.between) * (1 + TOLERANCE + ROUNDING) - self.between
 
     def within(self, pools: Sequence[Rows]) -> list[Rows]:
         """Only rows that can be part of a selection within the budget."""
+        if not all(map(len, pools)):
+            return list(pools)
         spent = [self.dual.reduced(rows, c) for c, rows in enumerate(pools)]
         cheapest = [float(each.min()) for each in spent]
         gap = self.budget() + self.dual.worth() - sum(cheapest)
@@ -235,8 +167,8 @@ class Search:
         used = [np.unique(labels.rows[:, c]) for c in range(len(pools))]
         if len(labels):
             priced = [space.priced(rows.take(index)) for space, rows, index in zip(self.spaces, few, used, strict=True)]
-            self._take(priced, self._merge(priced))
-        self._descend(pools)
+            self.take(priced, self._merge(priced))
+        self.descend(pools)
         return self.best < before
 
     def _cheap(self, rows: Rows, component: int) -> Rows:

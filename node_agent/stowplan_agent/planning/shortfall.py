@@ -12,8 +12,9 @@ from typing import Final
 import numpy as np
 
 from stowplan_agent.planning.frame import Frame
-from stowplan_agent.planning.labels import Labels, Ledger, Merge
+from stowplan_agent.planning.labels import Labels, Ledger
 from stowplan_agent.planning.limits import activation_bytes, with_device_memory
+from stowplan_agent.planning.merge import Merge
 from stowplan_agent.planning.price import cost
 from stowplan_agent.planning.rows import Rows
 from stowplan_agent.planning.setting import Setting

@@ -11,58 +11,29 @@ from typing import Final
 
 import numpy as np
 
-from stowplan_agent.planning.elastic import Curve
 from stowplan_agent.planning.frame import Frame
-from stowplan_agent.planning.layout import layout_of
 from stowplan_agent.planning.openpins import all_pins, open_points
 from stowplan_agent.planning.options import layerwise_entry
 from stowplan_agent.planning.pareto import covered, undominated
 from stowplan_agent.planning.pricing import ShapePricer
-from stowplan_agent.planning.rows import ALWAYS, CURRENT, ELASTIC, HOST, LOCKED, OFFLOAD, OWN, RESIDENT, Rows, joined
+from stowplan_agent.planning.rows import ALWAYS, CURRENT, ELASTIC, HOST, LOCKED, OWN, RESIDENT, Rows, joined
 from stowplan_agent.planning.table import Floats, Ints
 from stowplan_agent.planning.visits import Visits
-from stowplan_api.model import ContractError
+from stowplan_agent.planning.whole import WholeEntries
 from stowplan_api.placement import ComponentPlacement
 
 LONG: Final = 600
 """Rows up to which the front of a component is worked out for all sizes of card at once."""
-GRID: Final = 256
-"""Steps of pinned bytes where ranks of different links are on nodes of different kinds."""
 
 
-class Space:
+class Space(WholeEntries):
     """The rows of one component."""
 
     def __init__(self, visits: Visits, frame: Frame) -> None:
-        self.visits, self.frame = visits, frame
-        self.component = visits.component
+        super().__init__(visits, frame)
         self.pricer = ShapePricer(visits)
-        self.fixed = self.component.fixed.mode if self.component.fixed else None
-        if self.fixed == "Layerwise" and not self.component.groups:
-            raise ContractError(
-                f"component {self.component.name} is fixed to Layerwise but has no repeated layers; "
-                "fix it to Resident or Offload"
-            )
-        self.curve = Curve(self.component.total_bytes(), visits.links, frame.ranks_of[0], visits.loads)
-        self.prices: Floats = np.zeros(1)
-        """What a locked byte may cost, falling to 0; set by `spaces_of` for all components together."""
-        self.listed = 0
-        """Rows that were bounded or priced."""
-        self.current: ComponentPlacement | None = None
-        self.left_out: set[str] = set()
         self._fronts: dict[bool, Rows] = {}
         self._coarse: dict[bool, Rows] = {}
-
-    def whole(self) -> Rows:
-        """The rows without layers: Resident, Offload, and the current entry."""
-        parts = []
-        if self.fixed in (None, "Resident"):
-            parts.append(self._entry_row(ComponentPlacement(name=self.component.name, mode="Resident"), RESIDENT))
-        if self.fixed in (None, "Offload"):
-            parts.append(self._offload())
-        if self.current is not None:
-            parts.append(self._entry_row(self.current, CURRENT))
-        return joined(parts) if parts else self._rows(np.empty(0, dtype=np.int64), np.zeros((0, 1, 1), dtype=np.int64))
 
     def coarse(self, *, scarce: bool) -> Rows:
         """All shapes, each once: pinned whole, or (where pins are scarce) with its pins open."""
@@ -175,64 +146,6 @@ class Space:
             rows.open[:] = True
             parts.append(rows)
         return joined(parts)
-
-    def _entry_row(self, entry: ComponentPlacement, kind: int) -> Rows:
-        layout = layout_of(self.component, entry, len(self.visits.link_of))
-        locked = [sum(layout.locked[rank] for rank in ranks) for ranks in self.frame.ranks]
-        held = np.array([[layout.always, layout.own, layout.host[0], *locked]], dtype=np.float64)
-        return self._single(held, self.visits.seconds(layout), kind, np.zeros(len(self.visits.links), dtype=np.int64))
-
-    def _offload(self) -> Rows:
-        """One row with open pins; a few hundred where the nodes differ and pins are scarce."""
-        total, links = self.component.total_bytes(), len(self.visits.links)
-        run = self.visits.seconds(layout_of(self.component, None, len(self.visits.link_of)))
-        nothing = np.zeros(links, dtype=np.int64)
-        held = np.zeros((1, LOCKED + len(self.frame.pinnable)))
-        held[0, OWN] = held[0, HOST] = total
-        if not self.visits.loads:
-            return self._single(held, run, OFFLOAD, nothing)
-        if self.frame.nodes_alike:
-            row = self._single(held, run, ELASTIC, nothing)
-            row.times[0] = [run + self.curve.at_price(price) for price in self.prices]
-            return row
-        self.left_out.add(f"{self.component.name} is pinned in {GRID}ths, for its nodes have ranks of other links")
-        return self._grid()
-
-    def _grid(self) -> Rows:
-        """Offload with so many choices of pins."""
-        total = self.component.total_bytes()
-        run = self.visits.seconds(layout_of(self.component, None, len(self.visits.link_of)))
-        parts = []
-        for step in range(GRID + 1):
-            pins = np.array(self.curve.pins(self.curve.most * step / GRID), dtype=np.int64)
-            held = np.zeros((1, LOCKED + len(self.frame.pinnable)))
-            held[0, OWN] = held[0, HOST] = total
-            held[0, LOCKED:] = self.frame.ranks_of @ pins
-            loads = self.visits.loads * max(
-                bytes_ / link.pinned_bytes_per_second + (total - bytes_) / link.pageable_bytes_per_second
-                for bytes_, link in zip(pins.tolist(), self.visits.links, strict=True)
-            )
-            parts.append(self._single(held, run + loads, OFFLOAD, pins))
-        return joined(parts)
-
-    def gridded(self, rows: Rows) -> Rows:
-        """The rows with an elastic one replaced by a few hundred choices of its pins."""
-        if not bool((rows.shape == ELASTIC).any()):
-            return rows
-        self.left_out.add(f"{self.component.name} is pinned in {GRID}ths, for it must be reached by moves")
-        return joined([rows.take(rows.shape != ELASTIC), self._grid()])
-
-    def _single(self, held: Floats, seconds: float, kind: int, pins: Ints) -> Rows:
-        self.listed += 1
-        groups = max(len(self.component.groups), 1)
-        return Rows(
-            held,
-            np.full((1, len(self.prices)), seconds),
-            np.array([kind]),
-            np.repeat(pins[None, None, :], groups, axis=1),
-            np.ones(1, dtype=np.bool_),
-            np.zeros(1, dtype=np.bool_),
-        )
 
     @property
     def _layered(self) -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import pytest
+from brute import placements
 from examples import GIB, MIB, component, interval, layerwise, made, offload, placement_of, record_of, resident
 
-from stowplan_agent.planning import cost, seed_placement, with_device_memory, with_host_memory
+from stowplan_agent.planning import cost, costs, seed_placement, with_device_memory, with_host_memory
 from stowplan_api.placement import ComponentPlacement, Placement, streamed_layers
 from stowplan_api.record import CalibrationRecord, Component, Fixed
 
@@ -231,3 +234,13 @@ def test_the_seed_has_the_smallest_peak() -> None:
     priced = cost(record, seed)
     assert priced.feasible and priced.locked_bytes == {"node-0": 0}
     assert priced.device_bytes[0][0] == 2 * GIB
+
+
+@pytest.mark.parametrize("name", ["small/shares-11.json", "small/tie-02.json", "small/pins-02.json"])
+def test_many_prices_at_once_are_the_same_prices(name: str) -> None:
+    record = record_of(name)
+    some = [placement for placement, _ in islice(placements(record), 0, 400, 7)]
+    for placement, priced in zip(some, costs(record, some), strict=True):
+        alone = cost(record, placement)
+        assert priced.seconds == pytest.approx(alone.seconds, rel=1e-11)
+        assert priced.model_copy(update={"seconds": alone.seconds}) == alone

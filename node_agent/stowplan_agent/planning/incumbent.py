@@ -1,0 +1,99 @@
+"""The best selection known: found cheaply, made better one component at a time.
+
+It proves nothing. But the closer it is to the best there is, the more rows the bound of `dual` can rule out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from stowplan_agent.planning.frame import Frame
+from stowplan_agent.planning.labels import Labels, Ledger
+from stowplan_agent.planning.merge import Merge
+from stowplan_agent.planning.rows import Rows, joined
+from stowplan_agent.planning.space import Space
+from stowplan_agent.planning.table import Floats
+
+DOZEN: Final = 12
+"""Rows that are priced together where the first of them is asked for."""
+
+
+class Incumbent:
+    """The fastest selection so far in one frame."""
+
+    def __init__(self, spaces: Sequence[Space], frame: Frame) -> None:
+        self.spaces, self.frame = spaces, frame
+        self.ledger = Ledger(frame, spaces[0].prices)
+        self.best = np.inf
+        """Seconds of the best selection so far, without what runs between components."""
+        self.chosen: list[Rows] = []
+        """Its rows, one a component."""
+
+    def first(self) -> bool:
+        """Whether anything is within limits; its seconds are a start."""
+        pools = [space.smallest() for space in self.spaces]
+        ledger = Ledger(self.frame, self.spaces[0].prices)
+        ledger.judged = np.zeros_like(ledger.judged)
+        ledger.judged[:2] = True
+        ledger.judged[2] = self.frame.host_scarce
+        nothing = [np.zeros(len(rows)) for rows in pools]
+        labels = Merge(ledger, pools, nothing, np.inf).full(enough=1)
+        if not len(labels):
+            return False
+        one = int(ledger.seconds(labels.columns).argmin())
+        chosen = [
+            space.priced(rows.take(labels.rows[one, c : c + 1]))
+            for c, (space, rows) in enumerate(zip(self.spaces, pools, strict=True))
+        ]
+        self.take(chosen, self.alone(chosen))
+        return True
+
+    def alone(self, rows: Sequence[Rows]) -> Labels:
+        """The label of one row a component; none if it is not within limits."""
+        return Merge(self.ledger, rows, [np.zeros(1)] * len(rows), np.inf).full()
+
+    def take(self, pools: Sequence[Rows], labels: Labels) -> bool:
+        """Whether one of these selections, all exact, is faster than the best so far."""
+        if not len(labels):
+            return False
+        seconds = self.ledger.seconds(labels.columns)
+        one = int(seconds.argmin())
+        if seconds[one] >= self.best:
+            return False
+        self.best = float(seconds[one])
+        self.chosen = [rows.take(labels.rows[one, c : c + 1]) for c, rows in enumerate(pools)]
+        return True
+
+    def descend(self, pools: Sequence[Rows]) -> None:
+        """Change one component at a time to what is fastest beside the others, until none gets faster."""
+        stale, component = 0, 0
+        while stale < len(pools):
+            rest = np.where(self.ledger.largest, -np.inf, 0.0)
+            for other, row in enumerate(self.chosen):
+                if other != component:
+                    rest = self.ledger.joined(rest, self.ledger.columns(row, other)[0])
+            better = self._fastest_beside(rest, pools[component], component)
+            stale = 0 if better else stale + 1
+            component = (component + 1) % len(pools)
+
+    def _fastest_beside(self, rest: Floats, rows: Rows, component: int) -> bool:
+        space = self.spaces[component]
+        while True:
+            columns = self.ledger.joined(self.ledger.columns(rows, component), rest)
+            seconds = np.where(self.ledger.fit(columns), self.ledger.seconds(columns), np.inf)
+            rows = rows.take(np.argsort(seconds, kind="stable")[: int((seconds < self.best).sum())])
+            if not len(rows):
+                return False
+            first = rows.take(np.arange(1))
+            few = np.arange(len(rows)) < DOZEN
+            if first.open[0]:
+                rows = joined([space.opened(first), rows.take(rows.shape != first.shape[0])])
+            elif not first.priced[0]:
+                rows = joined([space.priced(rows.take(few)), rows.take(~few)])
+            else:
+                self.best = float(np.sort(seconds)[0])
+                self.chosen[component] = first
+                return True

@@ -1,0 +1,99 @@
+"""Selections of several components, one component added at a time, without those that others make useless.
+
+A label that is nowhere better than another one is dropped: whatever completes it completes the other one at least as
+well. So is one that cannot be completed within limits, or not within a budget by the bound of `dual`. What is left at
+the end holds a best selection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from stowplan_agent.planning.labels import Labels, Ledger, start
+from stowplan_agent.planning.pareto import undominated
+from stowplan_agent.planning.rows import Rows
+from stowplan_agent.planning.table import Floats
+
+AT_ONCE: Final = 1 << 20
+"""Pairs of a label and a row that are looked at together."""
+FEW_AT_ONCE: Final = 1 << 12
+"""The same, where a few selections do."""
+MOST_COMPARED: Final = 6000
+"""Labels beyond which it takes less time to carry them on than to compare them."""
+
+
+class Merge:
+    """The components of a selection, ready to be added one to another.
+
+    ``spent`` is the reduced cost of each row, ``budget`` what a full label may spend of it, ``most`` the seconds that a
+    full label may take.
+    """
+
+    def __init__(
+        self, ledger: Ledger, pools: Sequence[Rows], spent: Sequence[Floats], budget: float, most: float = np.inf
+    ) -> None:
+        self.ledger, self.spent, self.budget, self.most = ledger, spent, budget, most
+        self.tables = [ledger.columns(rows, component) for component, rows in enumerate(pools)]
+        self.fronts = [undominated(table[:, ledger.judged]) for table in self.tables]
+
+    def full(self, *, width: int | None = None, enough: int | None = None) -> Labels:
+        """Selections of all components within limits: those that can be best, and some more.
+
+        With ``width`` only so many labels are kept each time, the cheapest ones: then there may be better selections.
+        With ``enough`` any so many selections do.
+        """
+        order = sorted(range(len(self.fronts)), key=lambda component: len(self.fronts[component]))
+        *_, labels = start(self.ledger), *self.grown(order, width=width, enough=enough)
+        return labels.take(np.arange(len(labels)), np.argsort(order))
+
+    def grown(
+        self,
+        order: Sequence[int],
+        *,
+        width: int | None = None,
+        enough: int | None = None,
+        beside: Floats | None = None,
+    ) -> Iterator[Labels]:
+        """Labels of the first component of ``order``, of the first two, and so on; the last ones as they come.
+
+        ``beside`` are columns that must fit as well.
+        """
+        ledger, labels = self.ledger, start(self.ledger)
+        for place, component in enumerate(order):
+            later = order[place + 1 :]
+            rest = start(ledger).columns[0] if beside is None else beside
+            for other in later:
+                front = self.tables[other][self.fronts[other]]
+                rest = ledger.joined(rest, front.min(axis=0, initial=np.inf))
+            allowed = self.budget - sum(float(self.spent[o][self.fronts[o]].min(initial=np.inf)) for o in later)
+            labels = self._added(labels, component, allowed, rest, None if later else enough)
+            if width is not None and len(labels) > width:
+                labels = labels.take(np.argpartition(labels.spent, width)[:width])
+            if later and len(labels) <= MOST_COMPARED:
+                labels = labels.take(undominated(labels.columns[:, ledger.judged]))
+            yield labels
+
+    def _added(self, labels: Labels, component: int, allowed: float, rest: Floats, enough: int | None) -> Labels:
+        """Labels with one component more, within limits beside ``rest``; cheap questions first."""
+        ledger, front = self.ledger, self.fronts[component]
+        table, spent = self.tables[component][front], self.spent[component][front]
+        last = ledger.times.stop - 1
+        room = self.most - rest[last]
+        parts: list[Labels] = []
+        step = max(1, (AT_ONCE if enough is None else FEW_AT_ONCE) // max(len(front), 1))
+        for begin in range(0, max(len(labels), 1), step):
+            few = labels.take(np.arange(begin, min(begin + step, len(labels))))
+            one, column = np.nonzero(few.spent[:, None] <= allowed - spent)
+            quick = few.columns[one, last] + table[column, last] <= room
+            one, column = one[quick], column[quick]
+            columns = ledger.joined(few.columns[one], table[column])
+            fit = ledger.fit(ledger.joined(columns, rest))
+            one, column = one[fit], column[fit]
+            rows = np.concatenate([few.rows[one], front[column][:, None]], axis=1)
+            parts.append(Labels(columns[fit], rows, few.spent[one] + spent[column]))
+            if enough is not None and sum(map(len, parts)) >= enough:
+                break
+        return Labels(*(np.concatenate([getattr(part, one) for part in parts]) for one in ("columns", "rows", "spent")))
