@@ -11,6 +11,7 @@ from stowplan_agent.cli.agent import agent
 from stowplan_agent.cli.calibrate import calibrate
 from stowplan_agent.cli.cost import cost
 from stowplan_agent.cli.explain import explain
+from stowplan_agent.cli.frontier import frontier
 from stowplan_agent.cli.inventory import inventory
 from stowplan_agent.cli.plan import plan
 
@@ -24,5 +25,6 @@ app.command()(inventory)
 app.command()(calibrate)
 app.command()(plan)
 app.command()(explain)
+app.command()(frontier)
 app.command()(cost)
 app.command()(agent)

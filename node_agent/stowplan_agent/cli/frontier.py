@@ -1,0 +1,149 @@
+"""``stowplan frontier``: seconds against device memory, as a table, JSON, a picture or a page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from stowplan_agent.cli.calibrate import unwritable, write_whole
+from stowplan_agent.cli.output import INFEASIBLE, WENT_WRONG, err, fail, out, user_errors
+from stowplan_agent.cli.plan import HostMemory, on_machine
+from stowplan_agent.report.provenance import estimate_note
+from stowplan_api.model import ContractError
+from stowplan_api.quantity import MOST, for_people, parse_quantity
+from stowplan_api.record import CalibrationRecord
+
+if TYPE_CHECKING:
+    from stowplan_agent.report.frontier import Frontier
+
+FEWEST_SIZES: Final = 2
+MOST_SIZES: Final = 500
+
+
+class Form(StrEnum):
+    """The form of a frontier."""
+
+    TABLE = "table"
+    JSON = "json"
+    SVG = "svg"
+    HTML = "html"
+
+
+def frontier(
+    record: Annotated[Path, typer.Argument(help="A CalibrationRecord, as JSON.")],
+    least: Annotated[str | None, typer.Option("--from", help="Smallest size; from where it fits if not given.")] = None,
+    most: Annotated[str | None, typer.Option("--to", help="Largest size; the first on which all stays if not.")] = None,
+    sizes: Annotated[int, typer.Option(help="How many sizes, 2 to 500, evenly spread.")] = 60,
+    device_memory: Annotated[str | None, typer.Option(help="These sizes instead, with commas: 24Gi,48Gi,80Gi.")] = None,
+    host_memory: HostMemory = None,
+    output: Annotated[
+        Form | None, typer.Option(help="table, json, svg or html; by the file's name if not given.")
+    ] = None,
+    file: Annotated[Path | None, typer.Option("-o", "--file", help="Where to write it; else standard output.")] = None,
+) -> None:
+    """Show which size of device memory is worth its price: seconds of a request, each point proven.
+
+    Exits 3 when no size fits.
+    """
+    from stowplan_agent.report.frontier import default_range, even_sizes
+    from stowplan_agent.report.frontier import frontier as solve_frontier
+
+    form = _form(output, file)
+    if form is Form.TABLE and file is not None:
+        fail(f"{file}: a table is for the terminal; give -o a name that ends in .json, .svg or .html, or an --output")
+    if file is not None and (problem := unwritable(file)):
+        fail(f"{file} cannot be written: {problem.replace('--record', '-o')}")
+    with user_errors(ContractError):
+        measured = on_machine(CalibrationRecord.read(record), None, host_memory)
+        if device_memory is not None:
+            if least is not None or most is not None:
+                raise ContractError("--device-memory names the sizes one by one; give it, or --from and --to, not both")
+            asked: tuple[int, ...] = tuple(_size("--device-memory", text) for text in device_memory.split(","))
+        else:
+            asked = even_sizes(*_range(measured, least, most, default_range), _count(sizes))
+    found = solve_frontier(measured, asked, named=device_memory is not None, progress=_say)
+    if file is not None:
+        try:
+            write_whole(file, _text(form, found))
+        except OSError as error:
+            fail(f"{file} cannot be written ({error.strerror}); give another -o", WENT_WRONG)
+        err.print(f"wrote {file}")
+    elif form is Form.TABLE:
+        _show(found)
+    else:
+        print(_text(form, found), end="")
+    if not found.feasible:
+        raise typer.Exit(INFEASIBLE)
+
+
+def _form(output: Form | None, file: Path | None) -> Form:
+    if output is not None:
+        return output
+    suffix = file.suffix.lstrip(".").lower() if file is not None else ""
+    return Form(suffix) if suffix in (Form.JSON, Form.SVG, Form.HTML) else Form.TABLE
+
+
+def _range(
+    record: CalibrationRecord,
+    least: str | None,
+    most: str | None,
+    default: Callable[[CalibrationRecord], tuple[int, int]],
+) -> tuple[int, int]:
+    low, high = default(record) if least is None or most is None else (0, 0)
+    low = _size("--from", least) if least is not None else low
+    high = _size("--to", most) if most is not None else high
+    if least is not None and most is None:
+        high = max(high, 2 * low)
+    if low >= high:
+        begin, end = for_people(low), for_people(high)
+        raise ContractError(f"--from {begin} is not below --to {end}; give a range of sizes, such as 12Gi to 141Gi")
+    return low, high
+
+
+def _count(sizes: int) -> int:
+    if not FEWEST_SIZES <= sizes <= MOST_SIZES:
+        raise ContractError(f"--sizes {sizes} is outside {FEWEST_SIZES} to {MOST_SIZES}; 60 draw a clear curve")
+    return sizes
+
+
+def _size(flag: str, text: str) -> int:
+    try:
+        nbytes = parse_quantity(text.strip())
+    except ValueError as error:
+        raise ContractError(f"{flag}: {error}") from None
+    if not 0 < nbytes <= MOST:
+        raise ContractError(f"{flag}: {text} is out of range; a device has more than 0 and at most 64Ti of memory")
+    return nbytes
+
+
+def _say(text: str) -> None:
+    err.print(text, style="dim", soft_wrap=True)
+
+
+def _text(form: Form, found: Frontier) -> str:
+    """The frontier in a form that a file takes."""
+    if form is Form.HTML:
+        from stowplan_agent.report.page import page
+
+        return page(found)
+    if form is Form.SVG:
+        from stowplan_agent.report.curve import curve
+
+        return curve(found) + "\n"
+    from stowplan_agent.report.frontier import frontier_json
+
+    return json.dumps(frontier_json(found), indent=1, ensure_ascii=False) + "\n"
+
+
+def _show(found: Frontier) -> None:
+    from stowplan_agent.report.frontier_table import frontier_lines, frontier_table
+
+    out.print(frontier_table(found))
+    note = estimate_note(found.record)
+    for line in ([note] if note else []) + frontier_lines(found):
+        out.print(line, soft_wrap=True)

@@ -1,0 +1,231 @@
+"""Seconds of a request against device memory: which size is worth its price for this model and this shape.
+
+Everything but the bytes of device memory stays as the record has it: the compute, the link and the host of the machine
+that was measured. So a size of 24 GiB means this card with 24 GiB, not another card that happens to have as much.
+Every point is the optimum that the planner proved for that size; between two points the seconds are at most those of
+the smaller one, since more memory is never slower. That is why the curve is drawn in steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from stowplan_agent.estimate.cards import CARDS, Card, sizes_of_cards
+from stowplan_agent.planning import cost, seconds_by_memory, solve, with_device_memory
+from stowplan_agent.planning.layout import layout_of
+from stowplan_agent.report.provenance import estimate_note
+from stowplan_api.placement import ComponentPlacement, Placement
+from stowplan_api.plan import Plan
+from stowplan_api.record import CalibrationRecord, Component
+
+GIB: Final = 1 << 30
+EQUAL: Final = 1e-6
+"""Seconds that differ relatively by less are equal, as for the planner."""
+LARGEST: Final = 1 << 46
+"""Bytes; more than the records of the contract can ask for on one card."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Where the bytes of one component are, by the plan of one size."""
+
+    component: str
+    always: int
+    """On the device for good."""
+    running: int
+    """Further resident bytes while it runs; rings of slots are not counted, for they only pass layers through."""
+    total: int
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """The best request on one size of device memory. ``seconds`` is None where nothing fits."""
+
+    size: int
+    seconds: float | None
+    cards: tuple[Card, ...] = ()
+    plan: Plan | None = None
+    """Solved in full where marked: sizes of cards, those asked for, where it begins to fit, where all is resident."""
+    held: tuple[Held, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Frontier:
+    """All points, smallest size first."""
+
+    record: CalibrationRecord
+    points: tuple[Point, ...]
+    smallest: int | None
+    """Bytes of the smallest device on which anything fits; None where host memory forbids it on every size."""
+    full: int
+    """Bytes with which every component that may be is Resident."""
+
+    @property
+    def feasible(self) -> tuple[Point, ...]:
+        """The points at which something fits."""
+        return tuple(point for point in self.points if point.seconds is not None)
+
+    @property
+    def marked(self) -> tuple[Point, ...]:
+        """The points that were solved in full."""
+        return tuple(point for point in self.points if point.plan is not None)
+
+    @property
+    def fastest(self) -> Point | None:
+        """The smallest size of which none above is faster."""
+        return self.within(EQUAL)
+
+    def within(self, share: float) -> Point | None:
+        """The smallest point at most ``share`` (0.01: one percent) slower than the fastest; None if none fits."""
+        best = min((point.seconds for point in self.feasible if point.seconds is not None), default=None)
+        if best is None:
+            return None
+        return next(point for point in self.feasible if (point.seconds or 0.0) <= best * (1 + share))
+
+    def loss(self, point: Point, among: Sequence[Point]) -> float | None:
+        """Seconds that a request takes more at ``point`` than at the next larger one of ``among``; None at the end."""
+        larger = next((one for one in among if one.size > point.size), None)
+        if larger is None or larger.seconds is None or point.seconds is None:
+            return None
+        return max(point.seconds - larger.seconds, 0.0)
+
+
+def default_range(record: CalibrationRecord) -> tuple[int, int]:
+    """From just below the smallest size that fits to the first card on which everything is resident."""
+    smallest = smallest_size(record)
+    full = full_size(record)
+    start = smallest if smallest is not None else full
+    low = (start - GIB // 4) // GIB * GIB
+    enough = [card.memory_bytes for card in CARDS if card.memory_bytes >= full]
+    return (low if low > 0 else max(start // 2, 1)), min(enough, default=full + GIB)
+
+
+def even_sizes(least: int, most: int, count: int) -> tuple[int, ...]:
+    """``count`` sizes from ``least`` to ``most`` bytes, evenly spread, both ends included."""
+    return tuple(least + (most - least) * step // (count - 1) for step in range(count))
+
+
+def smallest_size(record: CalibrationRecord) -> int | None:
+    """Bytes of the smallest device on which anything fits, or None where more device memory alone does not help."""
+    nothing = solve(with_device_memory(record, 0))
+    for change in nothing.would_fit:
+        size = change.needed_bytes
+        if change.what == "deviceMemory" and size is not None and "host memory" not in change.message:
+            return size
+    return None
+
+
+def full_size(record: CalibrationRecord) -> int:
+    """The fewest bytes of device memory with which all components are Resident, but for those fixed elsewhere."""
+    ranks = len(record.ranks)
+    entries = tuple(_whole(component, ranks) for component in record.components)
+    placement = Placement(components=entries)
+
+    def fits(size: int) -> bool:
+        found = cost(with_device_memory(record, size), placement).violations
+        return not any(one.constraint == "device" for one in found)
+
+    low, high = 0, LARGEST
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high
+
+
+def frontier(
+    record: CalibrationRecord,
+    sizes: Sequence[int],
+    *,
+    named: bool = False,
+    progress: Callable[[str], None] = lambda text: None,
+) -> Frontier:
+    """The frontier of ``record`` over ``sizes`` bytes. With ``named`` each of them is solved in full.
+
+    Otherwise the sizes of known cards, the smallest size that fits and that of everything resident are added, and those
+    are solved in full. So is the largest size on which nothing fits, for its reason. ``progress`` is told what is done.
+    """
+    least, most = min(sizes), max(sizes)
+    smallest = smallest_size(record)
+    cards = sizes_of_cards(least, most)
+    full_at = set(sizes) if named else set(cards)
+    whole = full_size(record)
+    if not named:
+        full_at |= {size for size in (smallest, whole) if size is not None and least <= size <= most}
+    every = sorted({*sizes, *full_at})
+    progress(f"solving for {len(every)} sizes of device memory")
+    seconds = seconds_by_memory(record, every)
+    short = [size for size in every if seconds[size] is None]
+    full_at |= set(short[-1:])
+    points = []
+    for size in every:
+        plan = solve(with_device_memory(record, size)) if size in full_at else None
+        if plan is not None:
+            progress(f"solved for {size / GIB:.4g} GiB: {plan.status}")
+        points.append(Point(size, seconds[size], cards.get(size, ()), plan, _held(record, plan)))
+    return Frontier(record, tuple(points), smallest, whole)
+
+
+def frontier_json(found: Frontier) -> dict[str, Any]:
+    """The frontier as plain JSON: bytes and seconds. ``lossSeconds`` is against the next larger point."""
+    note = estimate_note(found.record)
+    return {
+        "kind": "Frontier",
+        "model": found.record.model.to_json(),
+        "workloads": [workload.to_json(exclude_none=True) for workload in found.record.workloads],
+        "measuredOn": found.record.ranks[0].device,
+        **({"estimate": note} if note else {}),
+        "smallestBytes": found.smallest,
+        "fullyResidentBytes": found.full,
+        "points": [_point_json(found, point) for point in found.points],
+    }
+
+
+def _point_json(found: Frontier, point: Point) -> dict[str, Any]:
+    line: dict[str, Any] = {
+        "deviceMemory": point.size,
+        "status": "Infeasible" if point.seconds is None else "Optimal",
+        "proven": True,
+        "seconds": point.seconds,
+        "lossSeconds": found.loss(point, found.points),
+    }
+    if point.cards:
+        line["cards"] = [card.name for card in point.cards]
+    if point.plan is None:
+        return line
+    line["components"] = [
+        {"name": one.component, "alwaysBytes": one.always, "whileRunningBytes": one.running, "totalBytes": one.total}
+        | {"inWords": one.words}
+        for one in point.held
+    ]
+    line["shortfalls"] = [one.to_json() for one in point.plan.shortfalls]
+    line["wouldFit"] = [one.to_json() for one in point.plan.would_fit]
+    return line
+
+
+def _held(record: CalibrationRecord, plan: Plan | None) -> tuple[Held, ...]:
+    if plan is None or plan.placement is None:
+        return ()
+    words = {one.component: one.chosen for one in plan.explanations}
+    held = []
+    for component in record.components:
+        layout = layout_of(component, plan.placement.entry(component.name), len(record.ranks))
+        layers = {group.name: group.layer_bytes for group in component.groups}
+        slots = {group.name: group.slots for group in plan.placement.entry(component.name).groups or ()}
+        rings = sum(
+            slots[ring.group] * max((layers[ring.group][layer] for layer in ring.streamed), default=0)
+            for ring in layout.rings
+        )
+        running = layout.own - rings
+        held.append(
+            Held(component.name, layout.always, running, component.total_bytes(), words.get(component.name, ""))
+        )
+    return tuple(held)
+
+
+def _whole(component: Component, ranks: int) -> ComponentPlacement:
+    if component.fixed is not None and component.fixed.mode == "Offload":
+        return ComponentPlacement(name=component.name, mode="Offload", prefetch=False, pinned_bytes=(0,) * ranks)
+    return ComponentPlacement(name=component.name, mode="Resident")
