@@ -40,8 +40,11 @@ class StagingMemory:
     ) -> None:
         """Maps and locks the memory; where the driver refuses it stays pageable. Raises OSError if there is none."""
         pages = mmap.mmap(-1, ring_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        with suppress(OSError):  # only a hint
-            pages.madvise(mmap.MADV_HUGEPAGE)
+        # Hints. No copy for a child: a piece that is written while a child shares it may move to other pages, and the
+        # device would go on reading the old ones.
+        for advice in (mmap.MADV_HUGEPAGE, mmap.MADV_DONTFORK):
+            with suppress(OSError):
+                pages.madvise(advice)
         self._memory = torch.frombuffer(pages, dtype=torch.uint8)
         self.pinned = pin(self._memory)
         self.unused = deque(Piece(part, fence()) for part in self._memory.split(piece_bytes))

@@ -96,11 +96,11 @@ class FixedComponent(ManagedComponent):
 
 
 def _convert(tensor: torch.Tensor, converted_from: ConvertedFrom) -> None:
-    """Make a conversion that was put off."""
-    if type(tensor.data) is torch.Tensor and tensor.layout is torch.strided:
-        values = converted_from(tensor.untyped_storage())
+    """Make a conversion that was put off, whatever class of tensor has it."""
+    for inner in _plain(tensor):
+        values = converted_from(inner.untyped_storage())
         if values is not None:
-            torch.empty(0, dtype=tensor.dtype).set_(tensor.untyped_storage(), 0, values.shape, (1,)).copy_(values)
+            torch.empty(0, dtype=inner.dtype).set_(inner.untyped_storage(), 0, values.shape, (1,)).copy_(values)
 
 
 def _storages(module: torch.nn.Module) -> dict[int, int]:

@@ -10,6 +10,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -266,3 +267,19 @@ print("done")
         timeout=DEADLINE,
     )
     assert (done.returncode, done.stdout.strip()) == (0, "done"), done.stderr
+
+
+def test_a_child_process_has_no_copy_of_the_memory(stream: Stream) -> None:
+    """Pages that a child shares are copied at the next write, and the device would read the old ones from then on."""
+    addresses: list[int] = []
+    ring = Staging(stream, pin=lambda memory: addresses.append(memory.data_ptr()) is not None, unpin=stream.unpin)
+    ring.open()
+    inside, flags = False, list[str]()
+    for word, *rest in map(str.split, Path("/proc/self/smaps").read_text().splitlines()):
+        if not word.endswith(":"):
+            start, _, end = word.partition("-")
+            inside = int(start, 16) <= addresses[0] < int(end, 16)
+        elif inside and word == "VmFlags:":
+            flags = rest
+    assert "dc" in flags
+    ring.close()

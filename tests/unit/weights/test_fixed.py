@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -112,4 +113,50 @@ def test_conversions_that_were_put_off_are_made_before_it_moves() -> None:
         engine = WeightsEngine(card)
         engine.adopt({"part": stack}, converted_from=lambda storage: wide if storage._cdata == late else None)
         assert torch.equal(stack.late, wide.bfloat16())
+        engine.close()
+
+
+class Pair(torch.Tensor):
+    """A tensor class that wraps another tensor and has no memory of its own."""
+
+    @staticmethod
+    def __new__(cls, inner: torch.Tensor) -> Pair:
+        return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+    def __init__(self, inner: torch.Tensor) -> None:
+        self.inner = inner
+
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        return ["inner"], None
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        assert func is torch.ops.aten.detach.default, f"{func} was not expected"
+        return Pair(args[0].inner)
+
+
+@pytest.mark.parametrize("wrap", [lambda inner: inner.as_subclass(Foreign), Pair])
+def test_so_are_those_under_foreign_classes_of_tensors(wrap: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    with emulated_card() as card, torch.no_grad():
+        stack, wide, late = Stack(), torch.rand(16), torch.zeros(16, dtype=torch.bfloat16)
+        key = late.untyped_storage()._cdata
+        stack.late = nn.Parameter(wrap(late), requires_grad=False)
+        stack.to = lambda device: stack  # type: ignore[method-assign, assignment]  # host and device are one here
+        engine = WeightsEngine(card)
+        engine.adopt({"part": stack}, converted_from=lambda storage: wide if storage._cdata == key else None)
+        assert torch.equal(late, wide.bfloat16())
+        engine.close()
+
+
+def test_a_rewrite_that_fails_leaves_fixed_modules_as_they_were() -> None:
+    with emulated_card() as card, torch.no_grad():
+        stack, engine = Stack(), WeightsEngine(card)
+        foreign(stack)
+        engine.adopt({"part": stack})
+        before = dict(stack.named_parameters())
+        with pytest.raises(ZeroDivisionError), engine.rewriting():
+            stack.first[0].adapter = nn.Linear(3, 3)
+            _ = 1 / 0
+        after = dict(stack.named_parameters())
+        assert before.keys() == after.keys() and all(before[name] is after[name] for name in before)
         engine.close()

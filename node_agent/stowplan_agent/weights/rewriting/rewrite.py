@@ -34,12 +34,12 @@ def rewrite(
 ) -> Iterator[None]:
     """See the module, and `WeightsEngine.rewriting`. Nothing visits, and no permanent unit keeps a host copy.
 
-    Fixed components are left out: adapters of weights that stay on the device are put beside them.
+    Of fixed components only the structure is put back: adapters of weights that stay on the device are put beside them.
     """
+    before = [Structure(component.module) for component in components.values()]
     components = {name: part for name, part in components.items() if not isinstance(part, FixedComponent)}
     headroom = Headroom(host_headroom)
     bench = Workbench(components, accelerator, ledger, headroom)
-    before = [Structure(component.module) for component in components.values()]
     entries = {name: component.entry for name, component in components.items()}
     try:
         with on_bench(components, bench, accelerator.running):
