@@ -10,6 +10,7 @@ import typer
 from stowplan_agent.cli.agent import agent
 from stowplan_agent.cli.calibrate import calibrate
 from stowplan_agent.cli.cost import cost
+from stowplan_agent.cli.estimate import estimate
 from stowplan_agent.cli.explain import explain
 from stowplan_agent.cli.frontier import frontier
 from stowplan_agent.cli.inventory import inventory
@@ -22,6 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(inventory)
+app.command()(estimate)
 app.command()(calibrate)
 app.command()(plan)
 app.command()(explain)

@@ -50,8 +50,8 @@ def frontier(
 
     Exits 3 when no size fits.
     """
-    from stowplan_agent.report.frontier import default_range, even_sizes
     from stowplan_agent.report.frontier import frontier as solve_frontier
+    from stowplan_agent.report.sizes import default_range, even_sizes
 
     form = _form(output, file)
     if form is Form.TABLE and file is not None:
@@ -72,7 +72,7 @@ def frontier(
             write_whole(file, _text(form, found))
         except OSError as error:
             fail(f"{file} cannot be written ({error.strerror}); give another -o", WENT_WRONG)
-        err.print(f"wrote {file}")
+        err.print(f"wrote {file}", soft_wrap=True)
     elif form is Form.TABLE:
         _show(found)
     else:

@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from stowplan_agent.cli.output import INFEASIBLE, Output, out, print_json, user_errors, wide_table
+from stowplan_agent.report.provenance import estimate_note
 from stowplan_api.model import ContractError
 from stowplan_api.placement import Placement
 from stowplan_api.plan import Plan
@@ -40,7 +41,7 @@ def plan(
         measured = on_machine(CalibrationRecord.read(record), device_memory, host_memory)
         answer = solve(measured, current=Placement.read(current) if current is not None else None)
     if output is Output.JSON:
-        print_json(answer.to_json())
+        print_json(answer.to_json() | ({"estimate": note} if (note := estimate_note(measured)) else {}))
     else:
         show(measured, answer)
     if answer.status == "Infeasible":
@@ -69,18 +70,20 @@ def _quantity(flag: str, text: str) -> int:
 
 
 def show(record: CalibrationRecord, answer: Plan) -> None:
-    """Print a plan for people."""
+    """Print a plan for people; one made from an estimated record says so first."""
+    note = estimate_note(record)
+    name = f"ESTIMATE, not measured: {record.model.name}" if note else record.model.name
+    if note:
+        out.print(note, soft_wrap=True)
     if answer.status == "Infeasible":
-        out.print(f"{record.model.name}: no placement fits.", soft_wrap=True)
+        out.print(f"{name}: no placement fits.", soft_wrap=True)
         for violation in answer.shortfalls:
             out.print(f"  short: {violation.message}", soft_wrap=True)
         for change in answer.would_fit:
             out.print(f"  would fit: {change.message}", soft_wrap=True)
         return
     assert answer.cost is not None
-    table = wide_table(
-        "component", "chosen", "why", title=f"{record.model.name}: {answer.cost.seconds:.4g} s a request"
-    )
+    table = wide_table("component", "chosen", "why", title=f"{name}: {answer.cost.seconds:.4g} s a request")
     for explanation in answer.explanations:
         lost = f"not {explanation.lost}: " if explanation.lost else ""
         table.add_row(explanation.component, explanation.chosen, f"{lost}{explanation.because}")

@@ -10,7 +10,9 @@ import math
 from typing import Final
 
 from stowplan_agent.report.drawing import WIDTH, duration, element, gib, label, picture, slower
-from stowplan_agent.report.frontier import GIB, Frontier, Point
+from stowplan_agent.report.frontier import Frontier, Point
+from stowplan_agent.report.provenance import estimate_note
+from stowplan_agent.report.sizes import GIB
 
 HEIGHT: Final = 430
 LEFT, RIGHT, TOP, BOTTOM = 76.0, WIDTH - 24.0, 84.0, 372.0
@@ -110,6 +112,9 @@ class _Curve:
             whole = slower(self.worst, self.best).removeprefix("+")
             scale += f"; the axis does not start at 0: from the slowest to the fastest it is only {whole}"
         parts = [element("text", scale, x=LEFT, y=20.0, class_="soft")]
+        note = estimate_note(self.found.record)
+        if note is not None:
+            parts.append(element("text", note.split(";")[0], x=LEFT, y=38.0, class_="bad strong"))
         return parts + self._ends()
 
     def _ends(self) -> list[str]:

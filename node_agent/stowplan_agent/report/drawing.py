@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
-from stowplan_agent.report.frontier import GIB, Point
+from stowplan_agent.report.frontier import Point
+from stowplan_agent.report.sizes import GIB
 
 WIDTH: Final = 960
 """Units of a picture's own coordinates; it scales with the page."""

@@ -12,19 +12,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from stowplan_agent.estimate.cards import CARDS, Card, sizes_of_cards
-from stowplan_agent.planning import cost, seconds_by_memory, solve, with_device_memory
+from stowplan_agent.estimate.cards import Card, sizes_of_cards
+from stowplan_agent.planning import seconds_by_memory, solve, with_device_memory
 from stowplan_agent.planning.layout import layout_of
 from stowplan_agent.report.provenance import estimate_note
-from stowplan_api.placement import ComponentPlacement, Placement
+from stowplan_agent.report.sizes import GIB, full_size, smallest_size
 from stowplan_api.plan import Plan
-from stowplan_api.record import CalibrationRecord, Component
+from stowplan_api.record import CalibrationRecord
 
-GIB: Final = 1 << 30
 EQUAL: Final = 1e-6
 """Seconds that differ relatively by less are equal, as for the planner."""
-LARGEST: Final = 1 << 46
-"""Bytes; more than the records of the contract can ask for on one card."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,48 +88,6 @@ class Frontier:
         if larger is None or larger.seconds is None or point.seconds is None:
             return None
         return max(point.seconds - larger.seconds, 0.0)
-
-
-def default_range(record: CalibrationRecord) -> tuple[int, int]:
-    """From just below the smallest size that fits to the first card on which everything is resident."""
-    smallest = smallest_size(record)
-    full = full_size(record)
-    start = smallest if smallest is not None else full
-    low = (start - GIB // 4) // GIB * GIB
-    enough = [card.memory_bytes for card in CARDS if card.memory_bytes >= full]
-    return (low if low > 0 else max(start // 2, 1)), min(enough, default=full + GIB)
-
-
-def even_sizes(least: int, most: int, count: int) -> tuple[int, ...]:
-    """``count`` sizes from ``least`` to ``most`` bytes, evenly spread, both ends included."""
-    return tuple(least + (most - least) * step // (count - 1) for step in range(count))
-
-
-def smallest_size(record: CalibrationRecord) -> int | None:
-    """Bytes of the smallest device on which anything fits, or None where more device memory alone does not help."""
-    nothing = solve(with_device_memory(record, 0))
-    for change in nothing.would_fit:
-        size = change.needed_bytes
-        if change.what == "deviceMemory" and size is not None and "host memory" not in change.message:
-            return size
-    return None
-
-
-def full_size(record: CalibrationRecord) -> int:
-    """The fewest bytes of device memory with which all components are Resident, but for those fixed elsewhere."""
-    ranks = len(record.ranks)
-    entries = tuple(_whole(component, ranks) for component in record.components)
-    placement = Placement(components=entries)
-
-    def fits(size: int) -> bool:
-        found = cost(with_device_memory(record, size), placement).violations
-        return not any(one.constraint == "device" for one in found)
-
-    low, high = 0, LARGEST
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return high
 
 
 def frontier(
@@ -223,9 +178,3 @@ def _held(record: CalibrationRecord, plan: Plan | None) -> tuple[Held, ...]:
             Held(component.name, layout.always, running, component.total_bytes(), words.get(component.name, ""))
         )
     return tuple(held)
-
-
-def _whole(component: Component, ranks: int) -> ComponentPlacement:
-    if component.fixed is not None and component.fixed.mode == "Offload":
-        return ComponentPlacement(name=component.name, mode="Offload", prefetch=False, pinned_bytes=(0,) * ranks)
-    return ComponentPlacement(name=component.name, mode="Resident")

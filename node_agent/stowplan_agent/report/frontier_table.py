@@ -5,7 +5,8 @@ from __future__ import annotations
 from rich.table import Table
 
 from stowplan_agent.report.facts import cells, headline, same_machine, why_not_less
-from stowplan_agent.report.frontier import GIB, Frontier, Held
+from stowplan_agent.report.frontier import Frontier, Held
+from stowplan_agent.report.sizes import GIB
 
 
 def frontier_table(found: Frontier) -> Table:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stowplan_agent.report.frontier import GIB, Frontier, even_sizes, frontier
+from stowplan_agent.report.frontier import Frontier, frontier
+from stowplan_agent.report.sizes import GIB, even_sizes
 from stowplan_api.record import CalibrationRecord
 
 RECORDS = Path(__file__).parents[1] / "planning" / "records"

@@ -5,16 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 from stowplan_agent.planning import cost, solve, with_device_memory
-from stowplan_agent.report.frontier import (
-    GIB,
-    Frontier,
-    default_range,
-    even_sizes,
-    frontier,
-    frontier_json,
-    full_size,
-    smallest_size,
-)
+from stowplan_agent.report.frontier import Frontier, frontier, frontier_json
+from stowplan_agent.report.sizes import GIB, default_range, even_sizes, full_size, smallest_size
 from stowplan_api.placement import ComponentPlacement, Placement
 from stowplan_api.record import CalibrationRecord
 

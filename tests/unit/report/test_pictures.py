@@ -11,8 +11,9 @@ from stowplan_agent.report.bars import bars
 from stowplan_agent.report.curve import curve
 from stowplan_agent.report.drawing import duration, gib, slower
 from stowplan_agent.report.facts import headline
-from stowplan_agent.report.frontier import GIB, Frontier, frontier
+from stowplan_agent.report.frontier import Frontier, frontier
 from stowplan_agent.report.page import page
+from stowplan_agent.report.sizes import GIB
 from stowplan_api.record import CalibrationRecord
 
 SVG = "{http://www.w3.org/2000/svg}"
