@@ -141,7 +141,7 @@ def test_so_are_those_under_foreign_classes_of_tensors(wrap: Callable[[torch.Ten
         stack, wide, late = Stack(), torch.rand(16), torch.zeros(16, dtype=torch.bfloat16)
         key = late.untyped_storage()._cdata
         stack.late = nn.Parameter(wrap(late), requires_grad=False)
-        stack.to = lambda device: stack  # type: ignore[method-assign, assignment]  # host and device are one here
+        stack.to = lambda device: stack  # host and device are one here
         engine = WeightsEngine(card)
         engine.adopt({"part": stack}, converted_from=lambda storage: wide if storage._cdata == key else None)
         assert torch.equal(late, wide.bfloat16())
