@@ -50,10 +50,10 @@ def estimated_record(
 ) -> CalibrationRecord:
     """The estimated record of ``checkpoint`` for one ``card``. Bytes and seconds.
 
-    ``inventory`` must be of ``bfloat16``. Without ``host_bytes`` the node has room for all weights.
+    ``inventory`` must be of ``bfloat16``. Without ``host_bytes`` the node has room to pin all weights.
     """
     pinned, pageable = LINKS[card.pcie]
-    host = host_bytes if host_bytes is not None else -(-inventory.total_bytes // (1 << 30)) << 30
+    host = host_bytes if host_bytes is not None else -(-inventory.total_bytes * 5 // 4)
     link = Link(
         pinned_bytes_per_second=pinned, pageable_bytes_per_second=pageable, latency_seconds=2e-5, contention=1.05
     )
@@ -66,7 +66,7 @@ def estimated_record(
             "formulas: 2 operations a weight and token, attention quadratic, at 55 % of dense bf16 throughput; "
             "activations 12 numbers a token and width; decoding by convolution at 10 % (estimate/work.py)",
             *parts.notes,
-            *([] if host_bytes is not None else ["assumed: host memory with room for all weights"]),
+            *([] if host_bytes is not None else ["assumed: host memory with room to pin all weights"]),
         ),
         extrapolated=True,
         workloads=(workload,),
