@@ -18,6 +18,8 @@ LIGHT: Final = """--ink:#1c2430;--soft:#5b6675;--line:#d5dae1;--paper:#ffffff;--
 DARK: Final = """--ink:#e7ebf1;--soft:#9aa6b5;--line:#364152;--paper:#12171f;--card:#1a212c;--curve:#72a4ff;
 --bad:#ff8577;--c0:#72a4ff;--c1:#45cfa8;--c2:#f0b75a;--c3:#c497f5;--c4:#f58ab9;--c5:#a5cf6d;--c6:#5fcbe8;--c7:#d2a48c"""
 COLOURS: Final = 8
+FASTEST: Final = "fastest"
+"""Said of what is slower by less than a hundredth of a percent, or by nothing."""
 STYLE: Final = f"""
 .stow{{{LIGHT};font-family:system-ui,-apple-system,'Segoe UI',Roboto,sans-serif}}
 @media (prefers-color-scheme: dark){{.stow{{{DARK}}}}}
@@ -66,7 +68,7 @@ def slower(seconds: float, best: float) -> str:
     """How much slower than the best, in percent: ``+0.7 %``; ``fastest`` where nothing is lost."""
     share = 100 * (seconds / best - 1) if best > 0 else 0.0
     if share < 0.005:
-        return "fastest"
+        return FASTEST
     return f"+{share:.2g} %" if share < 10 else f"+{share:.0f} %"
 
 

@@ -5,7 +5,7 @@ The page and the table say the same, so the words are made here, once.
 
 from __future__ import annotations
 
-from stowplan_agent.report.drawing import duration, gib, label, slower
+from stowplan_agent.report.drawing import FASTEST, duration, gib, label, slower
 from stowplan_agent.report.frontier import EQUAL, Frontier, Point
 from stowplan_api.quantity import for_people
 
@@ -26,10 +26,12 @@ def headline(found: Frontier) -> str:
         return f"Every size on which it fits is as fast: {duration(best)} from {gib(first.size)} on."
     if enough is first:
         sold = next((point for point in fits if point.cards), first)
-        more = slower(sold.seconds or 0.0, best).removeprefix("+")
+        taken, more = duration(sold.seconds or 0.0), slower(sold.seconds or 0.0, best)
+        if more == FASTEST:
+            return f"{label(sold)} of device memory are enough: a request takes {taken}, and more memory gains nothing."
         return (
-            f"{label(sold)} of device memory are enough: a request takes {duration(sold.seconds or 0.0)}, only {more} "
-            f"more than the {duration(best)} that {gib(fastest.size)} give."
+            f"{label(sold)} of device memory are enough: a request takes {taken}, only {more.removeprefix('+')} more "
+            f"than the {duration(best)} that {gib(fastest.size)} give."
         )
     fits_from = "It fits from" if found.smallest in (None, first.size) else "Of these sizes it fits from"
     return (

@@ -71,6 +71,19 @@ def test_the_page_is_whole_and_needs_nothing_else(image_frontier: Frontier) -> N
     assert all(line in said for line in image_frontier.record.provenance)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        ([24, 28, 40], "24 GiB of device memory are enough: a request takes 14.16 s, only 1.8 % more than the 13.91 s"),
+        ([8, 28, 40], "28 GiB are within 5 % of the fastest, 13.91 s; more than 28 GiB gain nothing."),
+        ([30, 40], "Every size on which it fits is as fast: 13.91 s from 30 GiB on."),
+        ([1, 2], "It does not fit on any size from 1 GiB to 2 GiB."),
+    ],
+)
+def test_the_headline_is_for_a_buyer(image_record: CalibrationRecord, sizes: list[int], said: str) -> None:
+    assert said in headline(frontier(image_record, [size * GIB for size in sizes], named=True))
+
+
 def test_names_in_a_record_cannot_break_the_page(image_record: CalibrationRecord) -> None:
     evil = "<script>\"&'</script>"
     model = image_record.model.model_copy(update={"name": evil})
