@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from stowplan_agent.planning.frame import Frame
-from stowplan_agent.planning.rows import ALWAYS, ELASTIC, HOST, LOCKED, OWN, Rows
+from stowplan_agent.planning.rows import ALWAYS, ELASTIC, HOST, LOCKED, OWN, Rows, least
 from stowplan_agent.planning.space import Space
 from stowplan_agent.planning.table import Floats, Ints
 
@@ -151,10 +151,12 @@ def sampled(dual: Dual, rows: Rows, component: int) -> Ints:
         return np.arange(len(rows))
     seconds = rows.times[:, -1]
     scale = max(float(seconds.max() - seconds.min()), 1e-12) / dual.unit
-    found: set[int] = set(np.argsort(dual.reduced(rows, component))[:200].tolist())
-    for power in range(-8, 5, 2):
-        for columns in ((1, 0, 0), (1, 1, 0), (0, 1, 0), (1, 1, 1), (0, 0, 1)):
-            held = rows.bytes[:, ALWAYS] * columns[0] + rows.bytes[:, OWN] * columns[1]
-            held = held + rows.bytes[:, LOCKED:].sum(axis=1) * columns[2]
-            found.add(int((seconds + scale * 2.0**power * held).argmin()))
+    found: set[int] = set(least(dual.reduced(rows, component), 200).tolist())
+    always, own = rows.bytes[:, ALWAYS], rows.bytes[:, OWN]
+    kinds = [always, always + own, own]
+    if dual.frame.pins_scarce:
+        locked = rows.bytes[:, LOCKED:].sum(axis=1)
+        kinds += [always + own + locked, locked]
+    for held in kinds:
+        found |= {int((seconds + scale * 2.0**power * held).argmin()) for power in range(-8, 5, 2)}
     return np.array(sorted(found))

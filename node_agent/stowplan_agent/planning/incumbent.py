@@ -1,4 +1,4 @@
-"""The best selection known: found cheaply, made better one component at a time.
+"""The best selection known: found cheaply, made better one component at a time; and what it rules out at a glance.
 
 It proves nothing. But the closer it is to the best there is, the more rows the bound of `dual` can rule out.
 """
@@ -13,7 +13,8 @@ import numpy as np
 from stowplan_agent.planning.frame import Frame
 from stowplan_agent.planning.labels import Labels, Ledger
 from stowplan_agent.planning.merge import Merge
-from stowplan_agent.planning.rows import Rows, joined
+from stowplan_agent.planning.pareto import covered, undominated
+from stowplan_agent.planning.rows import ALWAYS, HOST, OWN, Rows, joined
 from stowplan_agent.planning.space import Space
 from stowplan_agent.planning.table import Floats
 
@@ -34,7 +35,7 @@ class Incumbent:
 
     def first(self) -> bool:
         """Whether anything is within limits; its seconds are a start."""
-        pools = [space.smallest() for space in self.spaces]
+        pools = [space.smallest for space in self.spaces]
         ledger = Ledger(self.frame, self.spaces[0].prices)
         ledger.judged = np.zeros_like(ledger.judged)
         ledger.judged[:2] = True
@@ -66,6 +67,38 @@ class Incumbent:
         self.best = float(seconds[one])
         self.chosen = [rows.take(labels.rows[one, c : c + 1]) for c, rows in enumerate(pools)]
         return True
+
+    def possible(self, pools: Sequence[Rows], budget: float) -> list[Rows]:
+        """Only rows that are within limits and a budget of seconds beside the least that any other component takes."""
+        frame, kept = self.frame, []
+        columns = [
+            (rows.bytes[:, ALWAYS], rows.bytes[:, OWN] - frame.room[c], rows.bytes[:, HOST], rows.times[:, -1])
+            for c, rows in enumerate(pools)
+        ]
+        least = [[float(column.min()) for column in each] for each in columns]
+        for component, (rows, (always, own, host, seconds)) in enumerate(zip(pools, columns, strict=True)):
+            others = least[:component] + least[component + 1 :]
+            held = always + sum(each[0] for each in others)
+            mask = held + np.maximum(own, max((each[1] for each in others), default=-np.inf)) <= 0
+            mask &= (held <= frame.idle_room) & (host + sum(each[2] for each in others) <= frame.host)
+            if not frame.pins_scarce:
+                # Where pins are scarce several open rows stand for what lies between them.
+                mask &= seconds + sum(each[3] for each in others) <= budget
+            kept.append(rows.take(mask))
+        return kept
+
+    def front(self, rows: Rows, component: int) -> Rows:
+        """The rows that are nowhere worse than another one, bounds taken for seconds."""
+        return rows.take(undominated(self.ledger.columns(rows, component)[:, self.ledger.judged]))
+
+    def uncovered(self, rows: Rows, component: int) -> Rows:
+        """Without the rows whose bounds are nowhere better than the exact seconds of another row."""
+        columns = self.ledger.columns(rows, component)[:, self.ledger.judged]
+        exact = columns[rows.priced]
+        exact = exact[undominated(exact)]
+        keep = rows.priced.copy()
+        keep[~rows.priced] = ~covered(exact, columns[~rows.priced])
+        return rows.take(keep)
 
     def descend(self, pools: Sequence[Rows]) -> None:
         """Change one component at a time to what is fastest beside the others, until none gets faster."""

@@ -49,12 +49,17 @@ class Ledger:
         largest[self.peaks] = True
         self.largest = largest
         """Columns of which the largest counts, not the sum."""
+        self._largest: list[int] = np.flatnonzero(largest).tolist()
         judged = np.ones(self.changes + 1, dtype=np.bool_)
         judged[2] = frame.host_scarce
         judged[self.locked] = frame.pins_scarce or locked
         if not frame.pins_scarce and not locked:
             judged[self.times] = False
             judged[self.times.stop - 1] = True
+        for index, peak in enumerate(frame.peaks):
+            # With one reserve for all intervals the largest interval is the one with the least room: column 1 again.
+            total = (frame.room + peak.own)[np.isfinite(frame.room)]
+            judged[self.peaks.start + index] = bool((total != total[:1]).any())
         self.judged = judged
         self.most_changes = np.inf
         self.most_peak = np.inf
@@ -75,7 +80,11 @@ class Ledger:
 
     def joined(self, ones: Floats, others: Floats) -> Floats:
         """The columns of both together."""
-        return np.where(self.largest, np.maximum(ones, others), ones + others)
+        with np.errstate(invalid="ignore"):  # Nothing and no row at all are infinite in columns that are no sums.
+            total: Floats = ones + others
+        for column in self._largest:
+            total[..., column] = np.maximum(ones[..., column], others[..., column])
+        return total
 
     def fit(self, columns: Floats) -> Bools:
         """Whether labels are within limits."""
@@ -85,6 +94,16 @@ class Ledger:
         if np.isfinite(self.most_peak):
             mask &= (columns[:, self.changes] <= self.most_changes) & (self.peak(columns) <= self.most_peak)
         return mask & (columns[:, self.locked] <= frame.pinnable).all(axis=1)
+
+    def paired(self, ones: Floats, others: Floats, rest: Floats) -> Bools:
+        """Pairs of ``ones`` and ``others`` that, with ``rest``, are within the limits of device and host memory."""
+        held = ones[:, 0, None] + (others[:, 0] + rest[0])
+        mask: Bools = held <= self.frame.idle_room
+        held += np.maximum(ones[:, 1, None], np.maximum(others[:, 1], rest[1]))
+        mask &= held <= 0
+        if self.frame.host_scarce:
+            mask &= ones[:, 2, None] + (others[:, 2] + rest[2]) <= self.frame.host
+        return mask
 
     def seconds(self, columns: Floats) -> Floats:
         """Least seconds of full labels, elastic pins divided."""

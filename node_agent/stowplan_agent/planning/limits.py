@@ -9,7 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 from stowplan_api.record import CalibrationRecord, Interval, Rank
+
+Ints = npt.NDArray[np.int64]
 
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
@@ -31,6 +36,14 @@ def reserve_bytes(record: CalibrationRecord, interval: Interval, rank: Rank) -> 
     if rank.reserve_bytes is not None:
         return rank.reserve_bytes
     return max(-(-rank.capacity_bytes // reserve_divisor(record, interval)), LEAST_RESERVE)
+
+
+def card_with(used: Ints, divisor: int, reserve: int | None) -> Ints:
+    """Bytes of the smallest card with room for ``used`` bytes beside its reserve, the inverse of `reserve_bytes`:
+    ``capacity - ceil(capacity / divisor) >= used`` is ``capacity >= used * divisor / (divisor - 1)``."""
+    if reserve is not None:
+        return used + reserve
+    return np.maximum(-(-used * divisor // (divisor - 1)), used + LEAST_RESERVE)
 
 
 def activation_bytes(interval: Interval, rank: int) -> int:

@@ -17,7 +17,7 @@ from stowplan_agent.planning.pareto import undominated
 from stowplan_agent.planning.rows import Rows
 from stowplan_agent.planning.table import Floats
 
-AT_ONCE: Final = 1 << 20
+AT_ONCE: Final = 1 << 18
 """Pairs of a label and a row that are looked at together."""
 FEW_AT_ONCE: Final = 1 << 12
 """The same, where a few selections do."""
@@ -86,9 +86,10 @@ class Merge:
         step = max(1, (AT_ONCE if enough is None else FEW_AT_ONCE) // max(len(front), 1))
         for begin in range(0, max(len(labels), 1), step):
             few = labels.take(np.arange(begin, min(begin + step, len(labels))))
-            one, column = np.nonzero(few.spent[:, None] <= allowed - spent)
-            quick = few.columns[one, last] + table[column, last] <= room
-            one, column = one[quick], column[quick]
+            mask = ledger.paired(few.columns, table, rest)
+            mask &= few.spent[:, None] <= allowed - spent
+            mask &= few.columns[:, last, None] + table[:, last] <= room
+            one, column = np.nonzero(mask)
             columns = ledger.joined(few.columns[one], table[column])
             fit = ledger.fit(ledger.joined(columns, rest))
             one, column = one[fit], column[fit]

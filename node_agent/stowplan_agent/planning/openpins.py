@@ -37,7 +37,7 @@ def open_points(pricer: ShapePricer, visits: Visits, shapes: Ints) -> list[Point
     loaded = table.load[shapes] - loose
     none = np.zeros(len(shapes))
     if len(visits.links) == 1:
-        turns = [pricer.course(stay.run).turn(shapes, visits.links[0]) for _, stay in visits.stays]
+        turns = [pricer.course(stay.run).turn(table.kind[shapes], visits.links[0]) for _, stay in visits.stays]
         return [
             Point(pricer.relaxed(shapes, pinned, also, 0), (pinned + also)[:, None])
             for pinned in (none, *turns, streamed)
@@ -49,7 +49,7 @@ def open_points(pricer: ShapePricer, visits: Visits, shapes: Ints) -> list[Point
         return [Point(floor, np.zeros((len(shapes), len(visits.links))))]
     curves = []
     for link, speed in enumerate(visits.links):
-        turn = pricer.course(visits.stays[0][1].run).turn(shapes, speed)
+        turn = pricer.course(visits.stays[0][1].run).turn(table.kind[shapes], speed)
         ways = [(none, none), (turn, none), (streamed, none), (streamed, loaded)]
         curves.append(([pricer.relaxed(shapes, *way, link) for way in ways], [sum(way, none) for way in ways]))
     goals = [np.maximum(seconds, floor) for times, _ in curves for seconds in times]

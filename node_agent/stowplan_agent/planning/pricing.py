@@ -72,13 +72,13 @@ class ShapePricer:
         """Lower bounds of seconds, averaged over workloads, if ``streamed`` bytes of what is streamed are pinned, in
         any order, and ``loaded`` bytes of what is brought in."""
         speed = self.visits.links[link]
-        total = np.zeros(len(shapes))
+        total, ways = np.zeros(len(shapes)), self.table.kind[shapes]
         for share, stay in self.visits.stays:
             course = self.course(stay.run)
-            pinned = np.minimum(streamed, course.streamed[shapes])
-            copies = course.copies(shapes, pinned, speed)
-            first = speed.latency_seconds + course.first[shapes] / speed.pinned_bytes_per_second
-            total += share * course.least(shapes, copies, first, speed)
+            pinned = np.minimum(streamed, course.streamed[ways])
+            copies = course.copies(ways, pinned, speed)
+            first = speed.latency_seconds + course.first[ways] / speed.pinned_bytes_per_second
+            total += share * course.least(ways, copies, first, speed)
             if stay.loads:
                 rest = self.table.load[shapes] - loaded
                 total += share * (loaded / speed.pinned_bytes_per_second + rest / speed.pageable_bytes_per_second)
@@ -100,7 +100,7 @@ class ShapePricer:
         return seconds
 
     def _least(self, shapes: Ints, pins: Ints, run: Run, link: Link) -> Floats:
-        course = self.course(run)
+        course, ways = self.course(run), self.table.kind[shapes]
         pinned = np.zeros(len(shapes))
         fast = np.zeros(len(shapes), dtype=np.bool_)
         for index, table in enumerate(self.table.groups):
@@ -108,10 +108,10 @@ class ShapePricer:
                 way = self.table.way[shapes, index]
                 count = np.minimum(pins[:, index], table.count[way])
                 pinned += table.copied[way, count]
-                fast |= (count > 0) & (course.leader[shapes] == index)
+                fast |= (count > 0) & (course.leader[ways] == index)
         rate = np.where(fast, link.pinned_bytes_per_second, link.pageable_bytes_per_second)
-        first = link.latency_seconds + course.first[shapes] / rate
-        return course.least(shapes, course.copies(shapes, pinned, link), first, link)
+        first = link.latency_seconds + course.first[ways] / rate
+        return course.least(ways, course.copies(ways, pinned, link), first, link)
 
     def _runs(self, shapes: Ints, pins: Ints, stay: int, link: int) -> Floats:
         """Seconds of all passes of one stay: looked up, and simulated where they are new."""

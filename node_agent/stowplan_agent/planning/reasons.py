@@ -14,7 +14,7 @@ import numpy as np
 from stowplan_agent.planning.layout import Layout, layout_of
 from stowplan_agent.planning.limits import limits_of
 from stowplan_agent.planning.price import cost, held_bytes
-from stowplan_agent.planning.rows import ALWAYS, ELASTIC, HOST, LOCKED, OWN, Rows, joined
+from stowplan_agent.planning.rows import ALWAYS, ELASTIC, HOST, LOCKED, OWN, Rows, joined, least
 from stowplan_agent.planning.search import TOLERANCE
 from stowplan_agent.planning.setting import Setting
 from stowplan_agent.planning.table import Floats
@@ -94,18 +94,18 @@ class _Reason:
 
     def _nearest_faster(self, rows: Rows) -> Rows | None:
         """Of what would be faster, the row that is short of the fewest bytes, then the fastest."""
-        least = self.seconds - 2 * self.tolerance
-        rows = rows.take(rows.times[:, -1] < least)
+        enough = self.seconds - 2 * self.tolerance
+        rows = rows.take(rows.times[:, -1] < enough)
         if self.setting.frame.pins_scarce and len(rows):
             # Pins are part of what is short: look at all of them, of the shapes that are nearest without any.
             near = np.unique(rows.shape[np.argsort(self._short(rows, pins=False), kind="stable")[:NEAR]])
             pinned = self.space.pinned(near[near >= 0]) if (near >= 0).any() else rows.take(rows.shape >= 0)
-            rows = joined([rows.take(rows.shape < 0), pinned.take(pinned.times[:, -1] < least)])
+            rows = joined([rows.take(rows.shape < 0), pinned.take(pinned.times[:, -1] < enough)])
         short = self._short(rows, pins=True)
         order = np.lexsort((rows.times[:, -1], short))
         for start in range(0, len(order), NEAR):
             part = self.space.priced(rows.take(order[start : start + NEAR]))
-            good = np.flatnonzero(part.times[:, -1] < least)
+            good = np.flatnonzero(part.times[:, -1] < enough)
             if len(good):
                 lacks = short[order[start : start + NEAR]][good]
                 best = good[np.lexsort((part.times[good, -1], lacks))[0]]
@@ -114,16 +114,20 @@ class _Reason:
 
     def _next(self, rows: Rows) -> Rows | None:
         """The fastest row with other bytes."""
-        here = np.array([self.chosen.always, self.chosen.own, self.chosen.host[0]], dtype=np.float64)
-        rows = rows.take((rows.bytes[:, :LOCKED] != here).any(axis=1) & (rows.shape != ELASTIC))
-        rows = rows.take(np.argsort(rows.times[:, -1], kind="stable"))
+        here = (self.chosen.always, self.chosen.own, self.chosen.host[0])
+        other = rows.shape != ELASTIC
+        other &= np.logical_or.reduce([rows.bytes[:, column] != held for column, held in enumerate(here)])
+        place, times = np.flatnonzero(other), rows.times[other, -1]
         best: Rows | None = None
-        for start in range(0, len(rows), NEAR):
-            if best is not None and float(rows.times[start, -1]) >= float(best.times[0, -1]):
+        done = 0
+        while done < len(place):
+            order = least(times, done + NEAR)[done:]
+            if best is not None and float(times[order[0]]) >= float(best.times[0, -1]):
                 break
-            part = self.space.priced(rows.take(np.arange(start, min(start + NEAR, len(rows)))))
+            part = self.space.priced(rows.take(place[order]))
             first = part.take(np.array([int(part.times[:, -1].argmin())]))
             best = first if best is None or float(first.times[0, -1]) < float(best.times[0, -1]) else best
+            done += NEAR
         return best
 
     def _short(self, rows: Rows, *, pins: bool) -> Floats:

@@ -55,3 +55,11 @@ class Rows:
 def joined(parts: Sequence[Rows]) -> Rows:
     """All rows of ``parts``, in order."""
     return Rows(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(Rows)))
+
+
+def least(values: Floats, count: int) -> Ints:
+    """Indexes of the ``count`` smallest values, in their order; of equal ones those that come first."""
+    if count >= len(values):
+        return np.argsort(values, kind="stable")
+    index = np.flatnonzero(values <= np.partition(values, count - 1)[count - 1])
+    return index[np.argsort(values[index], kind="stable")][:count]

@@ -18,8 +18,8 @@ from stowplan_agent.planning.frame import Frame
 from stowplan_agent.planning.incumbent import DOZEN, Incumbent
 from stowplan_agent.planning.labels import Labels
 from stowplan_agent.planning.merge import Merge
-from stowplan_agent.planning.pareto import covered, undominated
-from stowplan_agent.planning.rows import ALWAYS, HOST, LOCKED, OWN, Rows, joined
+from stowplan_agent.planning.pareto import undominated
+from stowplan_agent.planning.rows import ALWAYS, HOST, LOCKED, OWN, Rows, joined, least
 from stowplan_agent.planning.space import Space
 from stowplan_agent.planning.table import Bools, Floats
 
@@ -39,6 +39,8 @@ MOST_AT_ONCE: Final = 1000
 """Rows of a component that are opened or priced before bounds are looked at again."""
 FORKS: Final = 3
 """Rows up to which a component is decided first, row by row, where the bound is not sharp."""
+LONG: Final = 10_000
+"""Rows of which it pays to look for a fast selection among a few first."""
 MOST_PAIRS: Final = 10_000_000
 """Selections of the three largest components up to which a part is not split."""
 
@@ -68,19 +70,22 @@ class Search(Incumbent):
         self.dual = Dual(spaces, frame)
         self.leaves: list[Leaf] = []
 
-    def run(self, start: Sequence[Rows] = ()) -> bool:
+    def run(self, known: Sequence[Rows] = ()) -> bool:
         """Find the fastest selection, and all parts of the space with something as fast; False if nothing fits.
 
-        ``start`` is a selection to start from, one priced row a component, if one is known that may be within limits.
+        ``known`` is a selection to start from, one priced row a component, if one is known that may be within limits.
         """
-        if not (start and self.take(start, self.alone(start))) and not self.first():
+        if not (known and self.take(known, self.alone(known))) and not self.first():
             return False
-        scarce = self.frame.pins_scarce
-        pools = [
-            space.coarse(scarce=True) if scarce else space.front(host=self.frame.host_scarce) for space in self.spaces
-        ]
-        self.descend([rows.take(sampled(self.dual, rows, c)) for c, rows in enumerate(pools)])
-        self._part(pools)
+        scarce, host = self.frame.pins_scarce, self.frame.host_scarce
+        pools = [space.coarse(scarce=True) if scarce else space.front(host=host) for space in self.spaces]
+        pools = self.possible(pools, self.budget())
+        few = [rows.take(sampled(self.dual, rows, c)) for c, rows in enumerate(pools)]
+        self.descend(few)
+        if sum(map(len, pools)) > LONG:
+            self.dual.search(few, self.best)
+            self._improve(few)
+        self._part(self.possible(pools, self.budget()))
         leaves, self.leaves = self.leaves, []
         for leaf in leaves:
             self.dual.vector = leaf.vector
@@ -106,11 +111,11 @@ class Search(Incumbent):
                 pools = [self.some(rows, c, self.spaces[c].opened, rows.open) for c, rows in enumerate(pools)]
             elif not all(rows.priced.all() for rows in pools):
                 pools = [self.some(rows, c, self.spaces[c].priced, ~rows.priced) for c, rows in enumerate(pools)]
-                pools = [self._uncovered(rows, c) for c, rows in enumerate(pools)]
+                pools = [self.uncovered(rows, c) for c, rows in enumerate(pools)]
             else:
                 break
         split = [c for c, rows in enumerate(pools) if 1 < len(rows) <= FORKS]
-        sizes = sorted(len(self._front(rows, c)) for c, rows in enumerate(pools))
+        sizes = sorted(len(self.front(rows, c)) for c, rows in enumerate(pools))
         if split and np.prod(sizes[-3:]) > MOST_PAIRS:
             self._fork(pools, max(split, key=lambda c: float(np.ptp(pools[c].bytes[:, :HOST].sum(axis=1)))))
             return
@@ -124,19 +129,6 @@ class Search(Incumbent):
         for row in np.argsort(self.dual.reduced(rows, component), kind="stable"):
             self.dual.vector = vector
             self._part([*pools[:component], rows.take(np.array([row])), *pools[component + 1 :]])
-
-    def _front(self, rows: Rows, component: int) -> Rows:
-        """The rows that are nowhere worse than another one, bounds taken for seconds."""
-        return rows.take(undominated(self.ledger.columns(rows, component)[:, self.ledger.judged]))
-
-    def _uncovered(self, rows: Rows, component: int) -> Rows:
-        """Without the rows whose bounds are nowhere better than the exact seconds of another row."""
-        columns = self.ledger.columns(rows, component)[:, self.ledger.judged]
-        exact = columns[rows.priced]
-        exact = exact[undominated(exact)]
-        keep = rows.priced.copy()
-        keep[~rows.priced] = ~covered(exact, columns[~rows.priced])
-        return rows.take(keep)
 
     def budget(self) -> float:
         """The most seconds that count as equal to the best so far, and a little for rounding."""
@@ -160,7 +152,7 @@ class Search(Incumbent):
         """Look for a faster selection among the cheapest rows."""
         few, before = [], self.best
         for component, (space, rows) in enumerate(zip(self.spaces, pools, strict=True)):
-            front = self._front(rows, component)
+            front = self.front(rows, component)
             few.append(self._cheap(space.opened(self._cheap(front, component)), component))
         labels = self._merge(few, WIDTH)
         labels = labels.take(np.argsort(self.ledger.seconds(labels.columns), kind="stable")[:DOZEN])
@@ -179,7 +171,7 @@ class Search(Incumbent):
         cost = self.dual.reduced(rows, component)
         held = rows.bytes[:, [ALWAYS, OWN]].sum(axis=1) + rows.bytes[:, LOCKED:].sum(axis=1)
         taken = held * self.best / max(float(held.max()), 1.0)
-        orders = [np.argsort(cost + taken * extra, kind="stable")[: TOP // 8 if extra else TOP] for extra in EXTRA]
+        orders = [least(cost + taken * extra, TOP // 8 if extra else TOP) for extra in EXTRA]
         return rows.take(np.unique(np.concatenate(orders)))
 
     def some(self, rows: Rows, component: int, change: Callable[[Rows], Rows], mask: Bools) -> Rows:

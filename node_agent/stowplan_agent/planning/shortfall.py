@@ -5,26 +5,18 @@ An infeasible record is an answer with numbers, not an error.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
 import numpy as np
 
-from stowplan_agent.planning.frame import Frame
-from stowplan_agent.planning.labels import Labels, Ledger
+from stowplan_agent.planning.card import UNLIMITED, fitting, smallest_card
 from stowplan_agent.planning.limits import activation_bytes, with_device_memory
-from stowplan_agent.planning.merge import Merge
 from stowplan_agent.planning.price import cost
-from stowplan_agent.planning.rows import Rows
 from stowplan_agent.planning.setting import Setting
 from stowplan_api.placement import Placement
 from stowplan_api.plan import Change, Violation
 from stowplan_api.quantity import for_people
 from stowplan_api.record import CalibrationRecord
-
-UNLIMITED: Final = float(1 << 50)
-"""More bytes than any machine has."""
 
 
 def smallest_peak(setting: Setting) -> tuple[Placement, int, bool]:
@@ -33,14 +25,14 @@ def smallest_peak(setting: Setting) -> tuple[Placement, int, bool]:
     Host limits are kept if that is possible at all. It locks nothing, and of those that need the same card it holds the
     fewest bytes for good.
     """
-    pools = [space.smallest() for space in setting.spaces]
+    pools = [space.smallest for space in setting.spaces]
     for within_host in (True, False):
         host = setting.frame.host if within_host else UNLIMITED
-        card = _smallest_card(setting, host, pools)
+        card = smallest_card(setting, host, pools)
         if card is None:
             continue
         frame = replace(setting.frame_with(with_device_memory(setting.record, card)), host=host)
-        labels = _smallest(setting, frame, pools)
+        labels = fitting(setting, frame, pools)
         one = int(np.lexsort(labels.columns[:, 2::-1].T)[0])
         rows = zip(setting.spaces, pools, labels.rows[one], strict=True)
         return Placement(components=tuple(space.entry(pool, int(row)) for space, pool, row in rows)), card, within_host
@@ -69,36 +61,12 @@ def changes_that_fit(setting: Setting, card: int, within_host: bool) -> tuple[Ch
     return tuple(changes)
 
 
-def _smallest_card(setting: Setting, host: float, pools: Sequence[Rows]) -> int | None:
-    """Bytes of the smallest card on which anything fits: more memory never fits less, so it is halved down to."""
-
-    def fits(card: int) -> bool:
-        frame = setting.frame_with(with_device_memory(setting.record, card))
-        return bool(len(_smallest(setting, replace(frame, host=host), pools, enough=1)))
-
-    low, high = -1, int(UNLIMITED)
-    if not fits(high):
-        return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return high
-
-
 def _least_host(setting: Setting) -> int | None:
     """Host memory that every node needs on this card; None when the card is too small whatever the host has."""
     frame = replace(setting.frame, host=UNLIMITED)
-    columns = _smallest(setting, frame, [space.smallest() for space in setting.spaces]).columns
+    columns = fitting(setting, frame, [space.smallest for space in setting.spaces]).columns
     ranks = int(frame.ranks_of.sum(axis=1).max())
     return int(columns[:, 2].min()) * ranks if len(columns) else None
-
-
-def _smallest(setting: Setting, frame: Frame, pools: Sequence[Rows], enough: int | None = None) -> Labels:
-    """Selections that lock nothing, among them all of which no other one takes less; ``enough`` of them if given."""
-    ledger = Ledger(frame, setting.spaces[0].prices)
-    ledger.judged = np.zeros_like(ledger.judged)
-    ledger.judged[:3] = True
-    return Merge(ledger, pools, [np.zeros(len(rows)) for rows in pools], np.inf).full(enough=enough)
 
 
 def _shape(record: CalibrationRecord, card: int) -> Change | None:

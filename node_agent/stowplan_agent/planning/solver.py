@@ -8,7 +8,7 @@ safe moves lead to (`reach`), prices the winner again with `cost`, and explains 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final
 
 from stowplan_agent.planning.limits import GIB, with_device_memory
@@ -16,7 +16,6 @@ from stowplan_agent.planning.moves import moves
 from stowplan_agent.planning.price import cost
 from stowplan_agent.planning.reach import Reach
 from stowplan_agent.planning.reasons import explanations
-from stowplan_agent.planning.rows import Rows
 from stowplan_agent.planning.search import TOLERANCE, Search
 from stowplan_agent.planning.setting import Setting, setting_of
 from stowplan_agent.planning.shortfall import changes_that_fit, shortfalls_of, smallest_peak
@@ -83,9 +82,12 @@ def seconds_by_memory(record: CalibrationRecord, sizes: Iterable[int]) -> dict[i
     return {size: _fastest(setting, with_device_memory(record, size)) for size in sizes}
 
 
-def _fastest(setting: Setting, record: CalibrationRecord, start: Sequence[Rows] = ()) -> float | None:
+def _fastest(setting: Setting, record: CalibrationRecord, near: Search | None = None) -> float | None:
+    """Seconds of the best placement; ``near`` is a search within other limits, and where this one starts."""
     search = Search(setting.spaces, setting.frame_with(record), setting.between)
-    return search.best + setting.between if search.run(start) else None
+    if near is not None:
+        search.dual.vector = near.dual.vector
+    return search.best + setting.between if search.run(near.chosen if near else ()) else None
 
 
 def _proof(setting: Setting) -> dict[str, Any]:
@@ -120,15 +122,18 @@ def _worth(setting: Setting, search: Search, best: float) -> Worth:
     if best <= floor * (1 + TOLERANCE):
         return Worth(device_seconds_per_gib=0.0, host_seconds_per_gib=0.0)
 
+    more = setting.frame_with(record.model_copy(update={"nodes": nodes}))
+    plenty = not (setting.frame.host_scarce or setting.frame.pins_scarce or more.host_scarce or more.pins_scarce)
+
     def saved(changed: CalibrationRecord) -> float | None:
-        seconds = _fastest(setting, changed, search.chosen)
+        seconds = _fastest(setting, changed, search)
         if seconds is None:
             return None
         return best - seconds if best - seconds > TOLERANCE * best else 0.0
 
     return Worth(
         device_seconds_per_gib=saved(record.model_copy(update={"ranks": ranks})),
-        host_seconds_per_gib=saved(record.model_copy(update={"nodes": nodes})),
+        host_seconds_per_gib=0.0 if plenty else saved(record.model_copy(update={"nodes": nodes})),
     )
 
 

@@ -7,6 +7,7 @@ size of card: what is priced for one is known for all. It is all of section 2 ex
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -22,6 +23,8 @@ from stowplan_agent.planning.visits import Visits
 from stowplan_agent.planning.whole import WholeEntries
 from stowplan_api.placement import ComponentPlacement
 
+LISTED: Final = 10_000
+"""Rows up to which it is tried; of more than that, a search soon rules out nearly all."""
 LONG: Final = 600
 """Rows up to which the front of a component is worked out for all sizes of card at once."""
 
@@ -52,11 +55,13 @@ class Space(WholeEntries):
     def front(self, *, host: bool) -> Rows:
         """Every row with all pins that is best for some limits, exactly priced; ``host`` says if host copies count.
 
-        It holds for all sizes of card, so it is worked out once. Where it is long, these are all rows, and a search
-        prices what it needs.
+        It holds for all sizes of card, so it is worked out once. Where it is long or takes long to work out, these are
+        all rows, and a search prices what it needs.
         """
+        rows = self.coarse(scarce=False)
+        if len(rows) > LISTED:
+            return rows
         if host not in self._fronts:
-            rows = self.coarse(scarce=False)
             counted = [ALWAYS, OWN, HOST] if host else [ALWAYS, OWN]
             current, rest = rows.take(rows.shape == CURRENT), rows.take(rows.shape != CURRENT)
             best = self._exact_front(rest, counted)
@@ -67,7 +72,7 @@ class Space(WholeEntries):
         """The bounds say what to price; what is priced rules out the rest, or shows what to price next."""
         best = rows.take(np.zeros(0, dtype=np.int64))
         while len(rows):
-            columns = np.concatenate([rows.bytes[:, counted], rows.times], axis=1)
+            columns = np.concatenate([rows.bytes[:, counted], rows.times[:, -1:]], axis=1)
             order = np.lexsort(columns.T[::-1])
             held = columns[order][:, : len(counted)]
             first = np.r_[True, (held[1:] != held[:-1]).any(axis=1)]
@@ -75,7 +80,7 @@ class Space(WholeEntries):
             if len(best) + len(leading) > LONG:
                 return None
             best = joined([best, self.priced(rows.take(leading))])
-            exact = np.concatenate([best.bytes[:, counted], best.times], axis=1)
+            exact = np.concatenate([best.bytes[:, counted], best.times[:, -1:]], axis=1)
             kept = undominated(exact)
             best = best.take(kept)
             rest = np.ones(len(rows), dtype=np.bool_)
@@ -84,6 +89,7 @@ class Space(WholeEntries):
             rows = rows.take(rest)
         return best
 
+    @cached_property
     def smallest(self) -> Rows:
         """Rows that lock nothing, among them all that need least of everything else."""
         rows = self.whole()
@@ -95,8 +101,9 @@ class Space(WholeEntries):
         for index, each in enumerate(table.groups):
             few &= each.slots[table.way[:, index]] == each.slots.min()
         shapes = np.flatnonzero(few)
-        columns = np.stack([table.always[shapes], table.own[shapes], table.host[shapes]], axis=1)
-        shapes = shapes[np.sort(np.unique(columns, axis=0, return_index=True)[1])]
+        # What is not always on the device has a host copy: of those that always hold as much, one holds least.
+        shapes = shapes[np.lexsort((table.own[shapes], table.always[shapes]))]
+        shapes = np.sort(shapes[np.diff(table.always[shapes], prepend=-1.0) > 0])
         none = np.zeros((len(shapes), len(table.groups), len(self.visits.links)), dtype=np.int64)
         return joined([unpinned, self._rows(shapes, none)])
 

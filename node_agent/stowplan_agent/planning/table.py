@@ -60,6 +60,10 @@ class ShapeTable:
         loose = [True, False] if component.loose_bytes else [True]
         stay = list(product([True, False], repeat=len(self.groups)))
         count = len(ways)
+        self.ways = ways
+        """Way by group: which way of the group's table, before lifetimes."""
+        self.kind: Ints = np.tile(np.arange(count), len(loose) * len(stay))
+        """Shape: which of ``ways``."""
         self.way: Ints = np.tile(ways, (len(loose) * len(stay), 1))
         """Shape by group: which way of the group's table."""
         self.loose_forward: Bools = np.repeat(np.array(loose, dtype=np.bool_), len(stay) * count)
@@ -101,7 +105,8 @@ class ShapeTable:
         return mask
 
     def _keep(self, mask: Bools) -> None:
-        self.way, self.loose_forward, self.forward = self.way[mask], self.loose_forward[mask], self.forward[mask]
+        self.way, self.kind = self.way[mask], self.kind[mask]
+        self.loose_forward, self.forward = self.loose_forward[mask], self.forward[mask]
 
     def _bytes(self) -> None:
         loose = np.where(self.loose_forward, float(self.component.loose_bytes), 0.0)

@@ -90,7 +90,9 @@ class TieBreak:
 
     def _possible(self, ledger: Ledger, leaf: Leaf, component: int, rows: Rows, others: Labels) -> Rows:
         """The rows that are within the budget and all limits beside some label of the others."""
-        budget = self.budget + self.slack + leaf.dual.worth()
+        most = self.budget + self.slack
+        rows = rows.take(rows.times[:, -1] <= most - others.columns[:, ledger.times][:, -1].min(initial=np.inf))
+        budget = most + leaf.dual.worth()
         spent = leaf.dual.reduced(rows, component)
         rows = rows.take(spent <= budget - others.spent.min(initial=np.inf))
         spent = leaf.dual.reduced(rows, component)

@@ -1,0 +1,79 @@
+"""The smallest card on which anything fits: what an infeasible record is answered with.
+
+Each selection needs a card of so many bytes, which a line of arithmetic tells: the reserve grows with the card, so the
+bytes in use are divided by what it leaves. A selection that needs less than the smallest card known makes that card
+smaller, and where no selection fits a byte less, it is the smallest. The last question is asked in every case: it is
+the proof, whatever rules of reserve the intervals have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain, repeat
+from typing import Final
+
+import numpy as np
+
+from stowplan_agent.planning.frame import Frame
+from stowplan_agent.planning.labels import Labels, Ledger
+from stowplan_agent.planning.limits import activation_bytes, card_with, reserve_divisor, with_device_memory
+from stowplan_agent.planning.merge import Merge
+from stowplan_agent.planning.rows import ALWAYS, OWN, Rows
+from stowplan_agent.planning.setting import Setting
+from stowplan_agent.planning.table import Ints
+
+UNLIMITED: Final = float(1 << 50)
+"""More bytes than any machine has."""
+WIDTH: Final = 64
+"""Selections that the first look keeps."""
+
+
+def smallest_card(setting: Setting, host: float, pools: Sequence[Rows]) -> int | None:
+    """Bytes of the smallest card on which a selection of ``pools`` fits beside ``host`` bytes of host copies a rank.
+
+    None where none fits any card.
+    """
+    card, known = int(UNLIMITED), None
+    for width in chain([WIDTH], repeat(0)):
+        frame = replace(setting.frame_with(with_device_memory(setting.record, card)), host=host)
+        labels = fitting(setting, frame, pools, host=host < frame.weights, width=width)
+        if len(labels):
+            known = int(_needed(setting, pools, labels).min())
+            card = known - 1
+        elif not width:
+            break
+    return known
+
+
+def fitting(setting: Setting, frame: Frame, pools: Sequence[Rows], *, host: bool = True, width: int = 0) -> Labels:
+    """Selections that lock nothing, among them all of which no other one takes less.
+
+    ``host`` says whether host copies count; with ``width`` only so many of those that hold least are looked at.
+    """
+    ledger = Ledger(frame, setting.spaces[0].prices)
+    ledger.judged = np.zeros_like(ledger.judged)
+    ledger.judged[:2] = True
+    ledger.judged[2] = host
+    spent = [rows.bytes[:, ALWAYS] + rows.bytes[:, OWN] if width else np.zeros(len(rows)) for rows in pools]
+    return Merge(ledger, pools, spent, np.inf).full(width=width or None)
+
+
+def _needed(setting: Setting, pools: Sequence[Rows], labels: Labels) -> Ints:
+    """Bytes of the smallest card of each label: the largest over intervals and ranks."""
+    record, needed = setting.record, np.zeros(len(labels), dtype=np.int64)
+    own = [rows.bytes[labels.rows[:, c], OWN].astype(np.int64) for c, rows in enumerate(pools)]
+    always = labels.columns[:, 0].astype(np.int64)
+    for index, interval in enumerate(record.intervals):
+        held = always
+        for component, space in enumerate(setting.spaces):
+            if index in setting.timeline.own[space.component.name]:
+                held = held + own[component]
+        others: dict[int | None, int] = {}
+        for place, rank in enumerate(record.ranks):
+            beside = rank.outside_bytes + activation_bytes(interval, place)
+            others[rank.reserve_bytes] = max(others.get(rank.reserve_bytes, 0), beside)
+        for reserve, beside in others.items():
+            divisor = reserve_divisor(record, interval)
+            needed = np.maximum(needed, card_with(held + beside, divisor, reserve))
+    return needed
