@@ -65,7 +65,7 @@ class EmulatedAccelerator(Accelerator):
         self._memory.take_weights(nbytes)
         # A weight buffer is no activation; and one made in inference mode could not be written outside it.
         with _disable_current_modes(), torch.inference_mode(False):
-            return torch.full((nbytes,), POISON, dtype=torch.uint8)
+            return torch.full((nbytes,), POISON, dtype=torch.uint8, device="cpu")
 
     def free(self, buffer: torch.Tensor) -> None:
         """Uncharge a buffer, and spoil it once what is queued for it is done."""

@@ -69,13 +69,10 @@ class Staging:
     def open(self) -> bool:
         """Take the memory and start the threads, once; returns whether the driver has locked the memory."""
         if self._order.memory is None and not self.closed:
+            self._start_threads()  # first: without one, whoever waits for a copy would wait for ever
             self._order.memory = StagingMemory(
                 self._pin, self._stream.fence, ring_bytes=self._ring_bytes, piece_bytes=self._piece_bytes
             )
-            for number in range(self._count):
-                thread = threading.Thread(target=self._serve, name=f"staging-{number}", daemon=True)
-                self._threads.append(thread)
-                thread.start()
         return self.locked_bytes > 0
 
     def queue(self, copy: StagedCopy) -> StagedCopy:
@@ -132,6 +129,18 @@ class Staging:
         if self._order.memory is not None:
             self._stream.synchronize()
             self._order.memory.release(self._unpin)
+
+    def _start_threads(self) -> None:
+        """As many as there may be; raises RuntimeError where not even one may."""
+        while len(self._threads) < self._count:
+            thread = threading.Thread(target=self._serve, name=f"staging-{len(self._threads)}", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the limit of processes of a pod, say
+                if not self._threads:
+                    raise
+                return
+            self._threads.append(thread)
 
     def _serve(self) -> None:
         # Inference mode, for the ring's memory may have been taken in it.

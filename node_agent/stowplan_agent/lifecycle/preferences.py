@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from stowplan_agent.lifecycle.errors import StartError
 from stowplan_api.contract import PlacementReason
 from stowplan_api.diffusion_deployment import Prefer, Residency
-from stowplan_api.record import CalibrationRecord, Fixed
+from stowplan_api.record import CalibrationRecord, Component, Fixed
 
 
 def check_names(residency: Residency, known: Sequence[str], pipeline: str) -> None:
@@ -31,21 +31,25 @@ def check_names(residency: Residency, known: Sequence[str], pipeline: str) -> No
             raise StartError(PlacementReason.SPEC_INVALID, message)
 
 
-def with_preferences(record: CalibrationRecord, prefer: Prefer, *, keep: bool) -> CalibrationRecord:
-    """The record with components fixed as preferred; without ``keep``, only those that are never to be kept.
-
-    What the engine cannot move stays fixed as it is. Raises `StartError` where it is never to be kept.
-    """
-    fixed = {name: Fixed(mode="Offload", reason="residency.prefer.neverKeep") for name in prefer.never_keep}
-    if keep:
-        fixed |= {name: Fixed(mode="Resident", reason="residency.prefer.keep") for name in prefer.keep}
-    for part in record.components:
+def check_fixed(prefer: Prefer, components: Sequence[Component]) -> None:
+    """Refuse never to keep what can only be kept. Raises `StartError` with the reason that it has."""
+    for part in components:
         if part.fixed is not None and part.fixed.mode == "Resident" and part.name in prefer.never_keep:
             raise StartError(
                 PlacementReason.SPEC_INVALID,
                 f"residency.prefer.neverKeep names component {part.name}, which can only be Resident: "
                 f"{part.fixed.reason}",
             )
+
+
+def with_preferences(record: CalibrationRecord, prefer: Prefer, *, keep: bool) -> CalibrationRecord:
+    """The record with components fixed as preferred; without ``keep``, only those that are never to be kept.
+
+    What the engine cannot move stays fixed as it is.
+    """
+    fixed = {name: Fixed(mode="Offload", reason="residency.prefer.neverKeep") for name in prefer.never_keep}
+    if keep:
+        fixed |= {name: Fixed(mode="Resident", reason="residency.prefer.keep") for name in prefer.keep}
     components = tuple(
         part.model_copy(update={"fixed": part.fixed or fixed.get(part.name)}) for part in record.components
     )

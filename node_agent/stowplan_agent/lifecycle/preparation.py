@@ -21,7 +21,7 @@ from stowplan_agent.calibration import CalibrationError, Machine, build_record, 
 from stowplan_agent.inventory.frames import FrameContract, frame_contract
 from stowplan_agent.lifecycle.errors import StartError
 from stowplan_agent.lifecycle.limits import device_reserve, read_host, read_machine
-from stowplan_agent.lifecycle.preferences import check_names
+from stowplan_agent.lifecycle.preferences import check_fixed, check_names
 from stowplan_agent.lifecycle.probe import Probe, Probed, workload_of
 from stowplan_agent.lifecycle.session import Session
 from stowplan_agent.lifecycle.settings import StartSettings
@@ -31,7 +31,7 @@ from stowplan_agent.pipeline import HostedPipeline, LoadError
 from stowplan_agent.pipeline.completeness import check_layers
 from stowplan_agent.planning import seed_placement
 from stowplan_agent.transaction import Reference
-from stowplan_agent.weights import WeightsEngine
+from stowplan_agent.weights import EntryError, WeightsEngine
 from stowplan_agent.weights.adoption import AdoptionError
 from stowplan_api.contract import PlacementReason
 from stowplan_api.diffusion_deployment import Shape
@@ -122,13 +122,15 @@ class Preparation:
                 lambda parts: seed_placement(parts, ranks=1, host_bytes=self._machine.host_bytes),
                 converted_from=pipeline.deferred.source_of,
             )
+            pipeline.deferred.settle_all()  # what only a fixed component has
+            check_fixed(self._spec.residency.prefer, engine.describe())
             pipeline.rewrite_within(lambda: engine.rewriting(read_host(self._settings).headroom))
             self._session = Session(accelerator, pipeline, engine, stop=self._stop)
             self._seed = self._session.placement()
             self._heed_refused_locks()
             room = accelerator.capacity_bytes() - accelerator.outside_bytes() - accelerator.counters().allocated
             self._link: Link = measure_link(accelerator, budget_bytes=max(0, room) // LINK_SHARE)
-        except (LoadError, AdoptionError) as error:
+        except (LoadError, AdoptionError, EntryError, OSError) as error:
             raise StartError(PlacementReason.MODEL_INVALID, str(error)) from error
         except torch.OutOfMemoryError as error:
             raise self._too_small(Shortfall.of(error, "loading")) from error

@@ -156,6 +156,10 @@ def _info(tensor: torch.Tensor) -> TensorInfo:
 def _check_value(where: str, tensor: torch.Tensor) -> None:
     if tensor.is_meta:
         raise AdoptionError(f"{where} was left on the meta device by its loader; the checkpoint lacks its value")
+    if isinstance(tensor, torch.nn.Parameter) and tensor.is_inference():
+        raise AdoptionError(
+            f"{where} was made in inference mode and can never be written to; load it outside that mode"
+        )
 
 
 def _check_hooks(component: str, module: torch.nn.Module) -> None:

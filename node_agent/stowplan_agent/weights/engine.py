@@ -42,6 +42,7 @@ class WeightsEngine:
         self._components: dict[str, ManagedComponent] = {}
         self._calls = Calls(self._components)
         self._hooks: dict[str, Hooks] = {}
+        self._closed = False
 
     @property
     def observer(self) -> Observer | None:
@@ -66,10 +67,11 @@ class WeightsEngine:
         not converted yet. Raises `AdoptionError` naming what cannot be managed, with no component changed; and what
         `place` raises, with the components placed before managed, and the others as the library left them.
         """
+        self._restart()
         known = {component.module: name for name, component in self._components.items()}
         check_names(self._components, modules)
         for name, module in modules.items():
-            check_manager(name, module, self)
+            check_manager(name, module, self._calls)
             known.setdefault(module, name)
         surveys = {name: survey(name, module) for module, name in known.items()}
         check_apart(surveys)
@@ -84,21 +86,22 @@ class WeightsEngine:
         for name, component in new.items():
             component.place(entries[name], self._rank)
             self._components[name] = component
-            set_manager(component.module, self)
+            set_manager(component.module, self._calls)
             self._hooks[name] = Hooks(name, component.module, self._calls, self.accelerator.device)
-            self._hook_layers(component)
+            self._hooks[component.name].add_layers(component.lengths())
 
     @plain
     def drop(self, names: Iterable[str]) -> None:
         """Manage these components no longer: their weights are ordinary tensors in host memory, fixed ones stay.
 
-        Raises KeyError for an unknown one, and, with it still managed, what `place` raises without host memory.
+        Raises KeyError for an unknown one, and what `place` raises without host memory, with it still managed.
         """
-        self._calls.restart()
-        for name in names:
-            self._components[name].disown()
-            self._hooks.pop(name).remove()
-            set_manager(self._components.pop(name).module, None)
+        self._restart()
+        for component in [self._components[name] for name in names]:
+            component.disown()
+            self._hooks.pop(component.name).remove()
+            del self._components[component.name]
+            set_manager(component.module, None)
 
     def describe(self) -> tuple[Component, ...]:
         """The components as a record describes them: packed bytes, each storage once."""
@@ -133,17 +136,15 @@ class WeightsEngine:
     def rewriting(self, host_headroom: int | None = None) -> Iterator[None]:
         """Whatever changes modules or weights is done within: adapters loaded, fused, unfused, taken away.
 
-        Placement, pins and hooks are as before, layers larger or smaller. So `describe` has new sizes: a record or a
-        plan made before speaks of another model, and whoever serves must prove the placement anew, against a new
-        reference output. Weights are changed where they are used, by ``merge`` and ``unmerge`` of tuner layers that
-        were there at the beginning: load and fuse in two rewrites.
+        Placement, pins and hooks are as before, layers larger or smaller: a record or a plan made before speaks of
+        another model, and whoever serves must prove the placement anew, against a new reference output. Load and fuse
+        in two rewrites. ``host_headroom``: host memory in bytes that may be taken.
 
-        ``host_headroom``: host memory in bytes that may be taken. While it lasts, changed layers have their old bytes
-        beside the new ones. Raises `RewriteError` for what goes beyond it, and within for whatever runs or moves
-        weights; `AdoptionError` for modules that cannot be managed, torch.OutOfMemoryError, what the driver raises and
-        what the caller does. After each of them modules and weights are bit for bit as before. Only what is written
-        into weights in place, around the tuners, is not undone.
+        Raises `RewriteError` beyond it, and within for whatever runs or moves weights; `AdoptionError`,
+        torch.OutOfMemoryError, and what the driver or the caller raises. After each, modules and weights are bit for
+        bit as before, but for what was written into weights in place, around the tuners.
         """
+        self._restart()
         self.commit()
         with (
             torch.inference_mode(False),
@@ -157,7 +158,7 @@ class WeightsEngine:
                 self._calls.stopped = None
                 self._calls.restart()
         for component in self._components.values():
-            self._hook_layers(component)
+            self._hooks[component.name].add_layers(component.lengths())
 
     def check(self) -> None:
         """Compare the ledger with the device's allocator and with the kernel. Raises `LedgerError`."""
@@ -181,19 +182,20 @@ class WeightsEngine:
     @plain
     def close(self) -> None:
         """Take all hooks off and unlock host memory. The components keep their weights where they are."""
+        if self._closed:
+            return
         self._calls.restart()
+        self._closed = True
         for hooks in self._hooks.values():
             hooks.remove()
-        self._hooks = {}
         for component in self._components.values():
             set_manager(component.module, None)
             component.unpin()
 
-    def _hook_layers(self, component: ManagedComponent) -> None:
-        hooks = self._hooks[component.name]
-        for group, units in component.groups.items():
-            for index in range(len(units)):
-                hooks.add_layer(group, index, component.module.get_submodule(f"{group}.{index}"))
+    def _restart(self) -> None:
+        if self._closed:
+            raise RuntimeError("the engine is closed; make another one")
+        self._calls.restart()
 
     def _host_buffers(self) -> list[HostBuffer]:
         units = (unit for component in self._components.values() for unit in component.units())

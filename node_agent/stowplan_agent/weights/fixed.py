@@ -8,6 +8,7 @@ Resident with the reason, in the record and in every refusal of another entry; i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 import torch
 
@@ -75,10 +76,11 @@ class FixedComponent(ManagedComponent):
                 for tensor in [*self.module.parameters(), *self.module.buffers()]:
                     _convert(tensor, self._converted_from)
                 self.module.to(self._accelerator.device)
-            except Exception as error:
-                self._accelerator.let_go(self._nbytes)
-                if isinstance(error, torch.OutOfMemoryError):
+            except BaseException as error:
+                with suppress(Exception):  # what cannot move has not moved
                     self.module.to("cpu")
+                self._accelerator.let_go(self._nbytes)
+                if isinstance(error, torch.OutOfMemoryError) or not isinstance(error, Exception):
                     raise
                 raise EntryError(
                     f"component {self.name} cannot be put on the device ({error}), and nothing else can be done with "
@@ -100,7 +102,9 @@ def _convert(tensor: torch.Tensor, converted_from: ConvertedFrom) -> None:
     for inner in _plain(tensor):
         values = converted_from(inner.untyped_storage())
         if values is not None:
-            torch.empty(0, dtype=inner.dtype).set_(inner.untyped_storage(), 0, values.shape, (1,)).copy_(values)
+            torch.empty(0, dtype=inner.dtype, device="cpu").set_(inner.untyped_storage(), 0, values.shape, (1,)).copy_(
+                values
+            )
 
 
 def _storages(module: torch.nn.Module) -> dict[int, int]:
@@ -109,7 +113,8 @@ def _storages(module: torch.nn.Module) -> dict[int, int]:
     for tensor in [*module.parameters(), *module.buffers()]:
         for inner in _plain(tensor):
             storage = inner.untyped_storage()
-            found[storage._cdata] = storage.nbytes()
+            # What a storage has beyond its tensors (a whole file's, say) does not move with them.
+            found[storage._cdata] = min(storage.nbytes(), found.get(storage._cdata, 0) + inner.nbytes)
     return found
 
 
@@ -121,4 +126,4 @@ def _plain(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
     elif tensor.layout is torch.strided:
         yield tensor
     else:
-        yield torch.empty(tensor.numel() * tensor.element_size(), dtype=torch.uint8)
+        yield torch.empty(tensor.numel() * tensor.element_size(), dtype=torch.uint8, device="cpu")

@@ -8,7 +8,7 @@ hooks never fire, so those methods are wrapped on the instance. Everything is ta
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 import torch
@@ -56,6 +56,12 @@ class Hooks:
             found = getattr(module, method, None)
             if callable(found) and not isinstance(found, torch.nn.Module):
                 self._wrap(method, found)
+
+    def add_layers(self, lengths: Mapping[str, int]) -> None:
+        """Hear of every layer of groups of these lengths, as the modules are now."""
+        for group, length in lengths.items():
+            for index in range(length):
+                self.add_layer(group, index, self._module.get_submodule(f"{group}.{index}"))
 
     def add_layer(self, group: str, index: int, layer: torch.nn.Module) -> None:
         """Hear of one layer; of another module in its place, from now on, if it was added before."""

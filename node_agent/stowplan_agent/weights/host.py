@@ -9,7 +9,9 @@ and gives nothing back. A buffer's pages go the moment the last view of it does,
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import mmap
+import os
 import weakref
 from collections.abc import Sequence
 from typing import Any, Final
@@ -22,6 +24,9 @@ from stowplan_agent.weights.ledger import Ledger, Tier
 
 HUGE_PAGE: Final = 2 << 20
 """Bytes of a huge page on x86-64 and arm64 with 4 KiB base pages."""
+
+MADV_DOFORK: Final = 11  # linux/mman.h; Python has no method for a part of a mapping that it did not make
+_libc = ctypes.CDLL(None)
 
 
 def whole_pages(nbytes: int) -> int:
@@ -68,9 +73,13 @@ class HostBuffer:
         self.tensor = torch.empty(0, dtype=torch.uint8)
 
     def disown(self) -> None:
-        """Unlock the buffer and take it off the ledger: its memory is that of the tensors which are views of it."""
+        """Unlock the buffer and take it off the ledger: its memory is that of the tensors which are views of it.
+
+        A child process has it too, from here on.
+        """
         self.set_pinned(False)
         self._ledger.give_back(self._owner, Tier.PAGEABLE, self._nbytes)
+        _libc.madvise(ctypes.c_void_p(self.tensor.data_ptr()), ctypes.c_size_t(whole_pages(self._nbytes)), MADV_DOFORK)
 
     def _move(self, before: Tier, after: Tier) -> None:
         self._ledger.give_back(self._owner, before, self._nbytes)
@@ -85,7 +94,12 @@ def take_arena(owner: str, sizes: Sequence[int], accelerator: Accelerator, ledge
     if not sizes:
         return []
     total = sum(map(whole_pages, sizes))
-    arena = mmap.mmap(-1, total, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        arena = mmap.mmap(-1, total, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:
+        raise OSError(
+            error.errno, f"{owner}: no host memory for {total} bytes of weights ({error.strerror})"
+        ) from error
     # Hints, refused without harm: fewer pages to fault in and to register; no copy for a child that runs a program.
     for advice in ([mmap.MADV_HUGEPAGE] if total >= HUGE_PAGE else []) + [mmap.MADV_DONTFORK]:
         with contextlib.suppress(OSError):
@@ -94,12 +108,13 @@ def take_arena(owner: str, sizes: Sequence[int], accelerator: Accelerator, ledge
     start = 0
     for nbytes in sizes:
         memory = np.frombuffer(arena, dtype=np.uint8, count=nbytes, offset=start)
-        returned = weakref.finalize(memory, _give_back, arena, start, whole_pages(nbytes))
+        returned = weakref.finalize(memory, _give_back, os.getpid(), arena, start, whole_pages(nbytes))
         returned.atexit = False
         buffers.append(HostBuffer(owner, torch.from_numpy(memory), accelerator, ledger))
         start += whole_pages(nbytes)
     return buffers
 
 
-def _give_back(arena: mmap.mmap, start: int, nbytes: int) -> None:
-    arena.madvise(mmap.MADV_DONTNEED, start, nbytes)
+def _give_back(owner: int, arena: mmap.mmap, start: int, nbytes: int) -> None:
+    if os.getpid() == owner:  # a child has the objects, not the memory
+        arena.madvise(mmap.MADV_DONTNEED, start, nbytes)

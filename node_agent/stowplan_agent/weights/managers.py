@@ -1,4 +1,7 @@
-"""Which engine manages a module: one at a time, for two movers of one weight would undo each other's work."""
+"""Which engine manages a module: one at a time, for two movers of one weight would undo each other's work.
+
+An engine is known by what its hooks report to: that lives for as long as a hook does, even if the engine is forgotten.
+"""
 
 from __future__ import annotations
 

@@ -283,3 +283,31 @@ def test_a_child_process_has_no_copy_of_the_memory(stream: Stream) -> None:
             flags = rest
     assert "dc" in flags
     ring.close()
+
+
+@pytest.mark.parametrize("allowed", [0, 2])
+def test_fewer_threads_than_asked_for_are_enough_and_none_is_an_error(
+    allowed: int, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit of processes of a pod: with no thread at all, a wait would never end."""
+    ring, started, start = ring_over(stream, threads=4), [], threading.Thread.start
+
+    def limited(thread: threading.Thread) -> None:
+        if len(started) == allowed:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", limited)
+        if not allowed:
+            with pytest.raises(RuntimeError, match="new thread"):
+                ring.open()
+            assert ring.locked_bytes == 0
+        else:
+            assert ring.open()
+    host, buffer = pattern(5 * PIECE), device(5 * PIECE)
+    ring.open()
+    landed(fill(ring, buffer, Numbers(host)))
+    assert torch.equal(buffer, host)
+    ring.close()

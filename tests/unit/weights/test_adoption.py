@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from stowplan_agent.weights import AdoptionError, WeightsEngine
+from stowplan_agent.weights import AdoptionError, RewriteError, WeightsEngine
 from stowplan_agent.weights.adoption import Survey, survey
 from stowplan_agent.weights.ledger import Tier
 from stowplan_api.placement import ComponentPlacement
@@ -164,6 +164,11 @@ def meta(stack: Stack) -> None:
     stack.widen.to("meta")
 
 
+def inference(stack: Stack) -> None:
+    with torch.inference_mode():
+        stack.widen = nn.Linear(16, 32)
+
+
 def accelerate(stack: Stack) -> None:
     stack.first[2]._hf_hook = object()
 
@@ -176,6 +181,7 @@ def group_offload(stack: Stack) -> None:
     ("spoil", "message"),
     [
         (meta, "component other: tensor widen.weight was left on the meta device"),
+        (inference, "component other: tensor widen.weight was made in inference mode"),
         (accelerate, r"component other: first.2 carries a hook of another mover of weights \(accelerate\)"),
         (group_offload, r"component other: widen carries a hook .*\(group_offloading\)"),
     ],
@@ -266,6 +272,48 @@ def test_a_dropped_component_is_an_ordinary_module_and_nobodys_memory(entry: Com
         gc.collect()
         assert memory() is None, "the host copy goes with the module"
         engine.close()
+
+
+def test_an_unknown_name_drops_nothing() -> None:
+    with emulated_card() as card:
+        engine = WeightsEngine(card)
+        engine.adopt({"part": Stack()})
+        with pytest.raises(KeyError):
+            engine.drop(["part", "nobody"])
+        assert [component.name for component in engine.describe()] == ["part"]
+
+
+def test_a_closed_engine_takes_nothing_on_and_leaves_others_alone() -> None:
+    with emulated_card() as card, torch.no_grad():
+        stack, first, second = Stack(), WeightsEngine(card), WeightsEngine(card)
+        first.adopt({"part": stack})
+        first.close()
+        second.adopt({"part": stack})
+        first.close()
+        for attempt in (lambda: first.adopt({"other": Stack()}), lambda: first.drop(["part"])):
+            with pytest.raises(RuntimeError, match="the engine is closed; make another one"):
+                attempt()
+        with pytest.raises(RuntimeError, match="closed"), first.rewriting():
+            raise AssertionError("nothing is rewritten")
+        with pytest.raises(AdoptionError, match="managed by another engine"):
+            WeightsEngine(card).adopt({"part": stack})
+
+
+def test_an_engine_that_is_forgotten_is_no_free_module_as_long_as_its_hooks_are_there() -> None:
+    with emulated_card() as card:
+        stack = Stack()
+        WeightsEngine(card).adopt({"part": stack})
+        gc.collect()
+        with pytest.raises(AdoptionError, match="managed by another engine"):
+            WeightsEngine(card).adopt({"part": stack})
+
+
+def test_nothing_is_adopted_within_a_rewrite() -> None:
+    with emulated_card() as card:
+        engine = WeightsEngine(card)
+        engine.adopt({"part": Stack()})
+        with pytest.raises(RewriteError, match="being rewritten"), engine.rewriting():
+            engine.adopt({"other": Stack()})
 
 
 def test_a_list_of_too_few_layers_is_loose() -> None:

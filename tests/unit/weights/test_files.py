@@ -76,6 +76,30 @@ def test_a_file_that_ends_early_is_named(tmp_path: Path) -> None:
         found.read(0, torch.zeros(nbytes, dtype=torch.uint8))
 
 
+def test_a_conversion_reads_the_file_and_not_its_mapping(tmp_path: Path) -> None:
+    """Reading a mapping past the end of a file that was cut short would end the process without a word."""
+    tensors, path = written(tmp_path)
+    late = torch.empty(tensors["t4"].shape, dtype=torch.bfloat16)
+    origin = Origin(lambda storage: tensors["t4"].flatten(), MappedFiles())
+    source = UnitSource(blocks([Place(torch.nn.Module(), "t4", late, is_buffer=False)]), origin)
+    target = torch.zeros(source.nbytes, dtype=torch.uint8)
+    for start in range(0, source.nbytes, 512):
+        source.read(start, target[start : start + 512])
+    assert torch.equal(target[: late.nbytes].view(torch.bfloat16), tensors["t4"].bfloat16())
+    with path.open("r+b") as file:
+        file.truncate(200)
+    with pytest.raises(OSError, match=r"weights\.safetensors: the file ends before byte"):
+        source.read(0, target)
+
+
+def test_a_kernel_that_does_not_count_written_pages_is_not_trusted(tmp_path: Path) -> None:
+    tensors, _ = written(tmp_path)
+    shortened = tmp_path / "smaps"
+    lines = Path("/proc/self/smaps").read_text().splitlines()
+    shortened.write_text("\n".join(line for line in lines if not line.startswith("Anonymous:")))
+    assert MappedFiles(shortened).find(flat(tensors["t0"])) is None
+
+
 def test_descriptors_are_closed_with_the_last_who_needs_them(tmp_path: Path) -> None:
     def opened() -> int:
         return sum(path.is_symlink() for path in Path("/proc/self/fd").iterdir())

@@ -19,8 +19,8 @@ from typing import Final
 import torch
 
 SMAPS: Final = Path("/proc/self/smaps")
-WRITTEN: Final = ("Anonymous:", "Swap:")
-"""Fields of a private mapping of a file (proc_pid_smaps(5)) that count pages which are no longer the file's."""
+WRITTEN: Final = "Anonymous:"
+"""The field of a mapping (proc_pid_smaps(5)) that counts pages which are no longer the file's."""
 
 
 class _OpenFile:
@@ -44,7 +44,10 @@ class FileBytes:
         memory = target.numpy().data
         done = 0
         while done < len(memory):
-            count = os.preadv(self.file.descriptor, [memory[done:]], self.offset + start + done)
+            try:
+                count = os.preadv(self.file.descriptor, [memory[done:]], self.offset + start + done)
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, self.file.name) from error
             if not count:
                 raise OSError(f"{self.file.name}: the file ends before byte {self.offset + start + len(memory)}")
             done += count
@@ -103,13 +106,11 @@ def _unwritten(smaps: Path) -> Iterator[_Mapping]:
     for line in lines:
         word, _, rest = line.partition(" ")
         if not word.endswith(":"):
-            if mapping is not None:
-                yield mapping
             mapping = _mapping(line)
-        elif word in WRITTEN and rest.split()[0] != "0":
+        elif mapping is not None and word == WRITTEN:
+            if rest.split()[0] == "0":
+                yield mapping
             mapping = None
-    if mapping is not None:
-        yield mapping
 
 
 def _mapping(line: str) -> _Mapping | None:

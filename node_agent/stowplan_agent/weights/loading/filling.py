@@ -38,8 +38,12 @@ def fill_all(jobs: Sequence[Job], filled: Callable[[int], None] = lambda _: None
         return
     with ThreadPoolExecutor(threads, thread_name_prefix="fill") as pool:
         running = [pool.submit(work.run) for _ in range(threads)]
-        done, _ = wait(running, return_when=FIRST_EXCEPTION)
-        work.stopped = any(future.exception() is not None for future in done)
+        try:
+            done, _ = wait(running, return_when=FIRST_EXCEPTION)
+            work.stopped = any(future.exception() is not None for future in done)
+        except BaseException:  # whoever interrupts does not wait for the rest
+            work.stopped = True
+            raise
     for future in running:
         future.result()
 

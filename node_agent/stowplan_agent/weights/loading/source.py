@@ -8,8 +8,6 @@ memory, on whatever device, are copied. Pieces may be read by several threads at
 
 from __future__ import annotations
 
-import ctypes
-import mmap
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -25,8 +23,6 @@ from stowplan_agent.weights.loading.files import FileBytes, MappedFiles
 ConvertedFrom = Callable[[torch.UntypedStorage], torch.Tensor | None]
 """For a storage whose bytes are still to be converted: the contiguous tensor that they are converted from, in order."""
 
-_WILL_NEED: Final = 3  # MADV_WILLNEED, linux/mman.h: read the whole range ahead, not a window of it
-_libc = ctypes.CDLL(None)
 _converting = threading.Lock()  # torch runs one conversion on all cores; several at once would only fight for them
 
 
@@ -102,28 +98,27 @@ def _stretch(block: Block, offset: int, origin: Origin) -> _Stretch:
         return _Stretch(offset, nbytes, raw, file=file)
     size = tensor.dtype.itemsize
     elements = unconverted.flatten()[block.start // size : block.end // size]
-    return _Stretch(offset, nbytes, elements, tensor.dtype)
+    # By file where there is one: reading past the end of a mapping that was cut short would end the process.
+    file = origin.files.find(elements) if origin.files is not None else None
+    return _Stretch(offset, nbytes, elements, tensor.dtype, file)
 
 
 def _write(stretch: _Stretch, start: int, target: torch.Tensor) -> None:
-    if stretch.file is not None:
-        stretch.file.read(start, target)
-        return
     if stretch.dtype is not None:
         size = stretch.dtype.itemsize
         values = stretch.values[start // size : (start + target.nbytes) // size]
-        _read_ahead(values)
+        if stretch.file is not None:
+            read = torch.empty(values.nbytes, dtype=torch.uint8, device="cpu")
+            stretch.file.read(start // size * values.itemsize, read)
+            values = read.view(values.dtype)
         with _converting:
             target.view(stretch.dtype).copy_(values)
+        return
+    if stretch.file is not None:
+        stretch.file.read(start, target)
         return
     values = stretch.values[start : start + target.nbytes]
     if values.device.type == "cpu":
         np.copyto(target.numpy(), values.numpy())  # one core, without Python's lock: the callers' threads add up
     else:
         target.copy_(values)
-
-
-def _read_ahead(values: torch.Tensor) -> None:
-    first = values.data_ptr() // mmap.PAGESIZE * mmap.PAGESIZE
-    nbytes = values.data_ptr() + values.nbytes - first
-    _libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(nbytes), _WILL_NEED)  # a hint: where it fails, pages fault
