@@ -23,6 +23,8 @@ from stowplan_agent.weights.loading.files import FileBytes, MappedFiles
 ConvertedFrom = Callable[[torch.UntypedStorage], torch.Tensor | None]
 """For a storage whose bytes are still to be converted: the contiguous tensor that they are converted from, in order."""
 
+CONVERTED_AT_ONCE: Final = 1 << 20
+"""Bytes that a thread converts at a time: what it reads for them, two or four times as much, is memory on top."""
 _converting = threading.Lock()  # torch runs one conversion on all cores; several at once would only fight for them
 
 
@@ -105,14 +107,8 @@ def _stretch(block: Block, offset: int, origin: Origin) -> _Stretch:
 
 def _write(stretch: _Stretch, start: int, target: torch.Tensor) -> None:
     if stretch.dtype is not None:
-        size = stretch.dtype.itemsize
-        values = stretch.values[start // size : (start + target.nbytes) // size]
-        if stretch.file is not None:
-            read = torch.empty(values.nbytes, dtype=torch.uint8, device="cpu")
-            stretch.file.read(start // size * values.itemsize, read)
-            values = read.view(values.dtype)
-        with _converting:
-            target.view(stretch.dtype).copy_(values)
+        for part in range(0, target.nbytes, CONVERTED_AT_ONCE):
+            _convert(stretch, stretch.dtype, start + part, target[part : part + CONVERTED_AT_ONCE])
         return
     if stretch.file is not None:
         stretch.file.read(start, target)
@@ -122,3 +118,13 @@ def _write(stretch: _Stretch, start: int, target: torch.Tensor) -> None:
         np.copyto(target.numpy(), values.numpy())  # one core, without Python's lock: the callers' threads add up
     else:
         target.copy_(values)
+
+
+def _convert(stretch: _Stretch, dtype: torch.dtype, start: int, target: torch.Tensor) -> None:
+    values = stretch.values[start // dtype.itemsize : (start + target.nbytes) // dtype.itemsize]
+    if stretch.file is not None:
+        read = torch.empty(values.nbytes, dtype=torch.uint8, device="cpu")
+        stretch.file.read(start // dtype.itemsize * values.itemsize, read)
+        values = read.view(values.dtype)
+    with _converting:
+        target.view(dtype).copy_(values)
