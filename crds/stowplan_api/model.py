@@ -8,8 +8,10 @@ shared between threads and used as a key.
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
@@ -18,9 +20,19 @@ GROUP = "stowplan.dev"
 VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 
+_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+
 
 class ContractError(ValueError):
     """A document that is not what it says it is. The message is one sentence that a user can act on."""
+
+
+class FieldError(ValueError):
+    """Raised by a validator of a whole value for one field inside it, which ``path`` leads to, by its JSON names."""
+
+    def __init__(self, path: Sequence[str | int], message: str) -> None:
+        super().__init__(message)
+        self.path = tuple(path)
 
 
 class Model(BaseModel):
@@ -59,7 +71,7 @@ class Document(Model):
     def read(cls, path: Path) -> Self:
         """Read a JSON file. Raises `ContractError` for a missing, malformed or invalid one."""
         try:
-            data = json.loads(path.read_text(encoding="utf-8"))
+            data = parse_json(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise ContractError(
                 f"{path}: cannot be read ({error.strerror}); give the path of a {cls.__name__}"
@@ -69,17 +81,53 @@ class Document(Model):
         return cls.from_json(data, source=str(path))
 
 
+def parse_json(text: str) -> Any:
+    """Plain JSON data. Raises ValueError, also where an object has a name twice: which one counts is not guessed."""
+    return json.loads(text, object_pairs_hook=_each_once)
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"an object has the name {json.dumps(twice)} twice")
+    return found
+
+
 def first_problem(error: ValidationError, source: str, kind: str) -> str:
-    """One sentence about the first problem of a pydantic error, and how many more there are."""
+    """One sentence about the first problem of a pydantic error, and how many more there are.
+
+    It has the path to the field, what was expected, and what is there.
+    """
     problems = error.errors(include_url=False)
     first = problems[0]
-    where = ".".join(str(part) for part in first["loc"]) or kind
+    raised = first.get("ctx", {}).get("error")
+    where = path_text((*first["loc"], *(raised.path if isinstance(raised, FieldError) else ()))) or kind
     message = first["msg"].removeprefix("Value error, ")
     value = "" if first["type"] in ("missing", "value_error") else f" (it is {_short(first['input'])})"
     more = f"; {len(problems) - 1} more like this" if len(problems) > 1 else ""
-    return f"{source}: {kind} field {where}: {message}{value}{more}"
+    return _printable(f"{source}: {kind} field {where}: {message}{value}{more}")
+
+
+def path_text(path: Sequence[str | int]) -> str:
+    """A path as it is written in code: ``intervals[3].runs[0].layerSeconds.blocks``."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif _PLAIN.fullmatch(part):
+            text += f".{part}"
+        else:
+            text += f"[{json.dumps(part)}]"
+    return text.removeprefix(".")
 
 
 def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _printable(text: str) -> str:
+    """What a document says of itself may hold line breaks, or halves of a character that no terminal can encode."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, StrictBool, model_validator
 
-from stowplan_api.model import API_VERSION, Document, Model
+from stowplan_api.model import API_VERSION, Document, FieldError, Model
 
 Lifetime = Literal["Permanent", "Forward"]
 """Permanent: placed once, never released. Forward: held in the component's own intervals only."""
@@ -18,7 +18,14 @@ Policy = Literal["Strided", "Leading"]
 """Which layers are resident: Strided spreads the streamed ones evenly, Leading keeps the first ones."""
 Mode = Literal["Resident", "Offload", "Layerwise"]
 
-Name = Annotated[str, Field(min_length=1, max_length=253)]
+
+def _one_line(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("a name is one line of printable characters")
+    return text
+
+
+Name = Annotated[str, Field(min_length=1, max_length=253), AfterValidator(_one_line)]
 Count = Annotated[int, Field(ge=0, le=1 << 20, strict=True)]
 Bytes = Annotated[int, Field(ge=0, le=(1 << 63) - 1, strict=True)]
 
@@ -57,7 +64,7 @@ class ComponentPlacement(Model):
 
     name: Name
     mode: Mode
-    prefetch: Annotated[bool | None, Field(exclude_if=lambda value: value is None)] = None
+    prefetch: Annotated[StrictBool | None, Field(exclude_if=lambda value: value is None)] = None
     pinned_bytes: Annotated[tuple[Bytes, ...] | None, Field(max_length=64, exclude_if=lambda value: value is None)] = (
         None
     )
@@ -68,17 +75,18 @@ class ComponentPlacement(Model):
 
     @model_validator(mode="after")
     def _fields_of_the_mode(self) -> Self:
-        if self.mode != "Layerwise" and (self.groups or self.loose_lifetime):
-            raise ValueError(
-                f"component {self.name}: groups and looseLifetime belong to mode Layerwise, not {self.mode}"
-            )
-        if self.mode != "Offload" and (self.prefetch is not None or self.pinned_bytes is not None):
-            raise ValueError(f"component {self.name}: prefetch and pinnedBytes belong to mode Offload, not {self.mode}")
+        allowed = {"groups": "Layerwise", "looseLifetime": "Layerwise", "prefetch": "Offload", "pinnedBytes": "Offload"}
+        given = (self.groups or None, self.loose_lifetime, self.prefetch, self.pinned_bytes)
+        for (field, mode), value in zip(allowed.items(), given, strict=True):
+            if value is not None and self.mode != mode:
+                raise FieldError([field], f"component {self.name}: {field} belongs to mode {mode}, not {self.mode}")
         if self.mode == "Layerwise" and not self.groups:
-            raise ValueError(f"component {self.name}: mode Layerwise needs at least one group of layers")
+            raise FieldError(["groups"], f"component {self.name}: mode Layerwise needs at least one group of layers")
         names = [group.name for group in self.groups or ()]
-        if len(set(names)) != len(names):
-            raise ValueError(f"component {self.name}: a group is named twice; give each group one entry")
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                message = f"component {self.name}: group {name} is listed twice; give each group one entry"
+                raise FieldError(["groups", index, "name"], message)
         return self
 
 
@@ -92,9 +100,10 @@ class Placement(Document):
     @model_validator(mode="after")
     def _one_entry_a_component(self) -> Self:
         names = [component.name for component in self.components]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"component {name} has {names.count(name)} entries; give each component one")
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                message = f"component {name} is listed twice; give each component one entry"
+                raise FieldError(["components", index, "name"], message)
         return self
 
     def entry(self, name: str) -> ComponentPlacement:

@@ -6,21 +6,23 @@ not here, because activations are kept apart from weights.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, StrictBool, model_validator
 
 from stowplan_api.model import API_VERSION, Document, Model
 from stowplan_api.placement import Count, Mode, Name
-from stowplan_api.quantity import MOST, for_people
+from stowplan_api.quantity import MOST
+from stowplan_api.record_names import check_names
 
 Bytes = Annotated[int, Field(ge=0, le=MOST, strict=True)]
 """Bounded far below 2^63, so that a solver's sums over components, ranks and intervals stay exact."""
-Seconds = Annotated[float, Field(ge=0, le=1e9)]
-Rate = Annotated[float, Field(ge=0, le=1e18)]
-PositiveRate = Annotated[float, Field(gt=0, le=1e18)]
-Pixels = Annotated[int, Field(ge=1, le=16384)]
+Seconds = Annotated[float, Field(ge=0, le=1e9, strict=True)]
+Rate = Annotated[float, Field(ge=0, le=1e18, strict=True)]
+PositiveRate = Annotated[float, Field(ge=1, le=1e18, strict=True)]
+"""Below a byte a second, bytes divided by it are no number that can be compared."""
+Pixels = Annotated[int, Field(ge=1, le=16384, strict=True)]
+Passes = Annotated[int, Field(ge=0, le=10_000_000, strict=True)]
 
 
 class ModelIdentity(Model):
@@ -35,17 +37,17 @@ class Workload(Model):
     """A request as it was measured: what changes its passes or its activations."""
 
     name: Name
-    weight: Annotated[float, Field(gt=0, le=1e9)] = 1
+    weight: Annotated[float, Field(ge=1e-9, le=1e9, strict=True)] = 1
     width: Pixels
     height: Pixels
-    frames: Annotated[int, Field(ge=1, le=100_000)] = 1
-    steps: Annotated[int, Field(ge=1, le=10_000)]
-    batch: Annotated[int, Field(ge=1, le=1024)] = 1
-    guidance: Annotated[float | None, Field(ge=0, le=1000)] = None
-    flow_shift: Annotated[float | None, Field(ge=0, le=1000)] = None
-    prompt_tokens: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
-    input_images: Annotated[int, Field(ge=0, le=64)] = 0
-    tiling: bool = False
+    frames: Annotated[int, Field(ge=1, le=100_000, strict=True)] = 1
+    steps: Annotated[int, Field(ge=1, le=10_000, strict=True)]
+    batch: Annotated[int, Field(ge=1, le=1024, strict=True)] = 1
+    guidance: Annotated[float | None, Field(ge=0, le=1000, strict=True)] = None
+    flow_shift: Annotated[float | None, Field(ge=0, le=1000, strict=True)] = None
+    prompt_tokens: Annotated[int | None, Field(ge=1, le=1_000_000, strict=True)] = None
+    input_images: Annotated[int, Field(ge=0, le=64, strict=True)] = 0
+    tiling: StrictBool = False
     lora: str | None = None
 
 
@@ -63,7 +65,7 @@ class Link(Model):
     pinned_bytes_per_second: PositiveRate
     pageable_bytes_per_second: PositiveRate
     latency_seconds: Seconds
-    contention: Annotated[float, Field(ge=1, le=100)]
+    contention: Annotated[float, Field(ge=1, le=100, strict=True)]
     """How much slower compute runs while a copy runs."""
 
 
@@ -115,9 +117,9 @@ class Run(Model):
     """What one workload does in one interval."""
 
     workload: Name
-    passes: Annotated[int, Field(ge=0, le=10_000_000)]
+    passes: Passes
     """Runs over the layers."""
-    calls: Annotated[int | None, Field(ge=0, le=10_000_000)] = None
+    calls: Passes | None = None
     """Calls of the entry, where that differs from the passes (one ``generate`` makes many passes)."""
     activation_bytes: tuple[Bytes, ...]
     """Measured peak less the weight bytes the ledger held then; one a rank."""
@@ -132,7 +134,7 @@ class Interval(Model):
 
     component: Name | None
     entry: Name
-    adaptive: bool = False
+    adaptive: StrictBool = False
     """Two probes disagreed on its activations, so it gets the larger reserve."""
     runs: Annotated[tuple[Run, ...], Field(min_length=1)]
 
@@ -144,7 +146,7 @@ class CalibrationRecord(Document):
     kind: Literal["CalibrationRecord"] = "CalibrationRecord"
     model: ModelIdentity
     provenance: tuple[str, ...] = ()
-    extrapolated: bool = False
+    extrapolated: StrictBool = False
     """Activations were not measured at the declared shape, so every interval gets the larger reserve."""
     workloads: Annotated[tuple[Workload, ...], Field(min_length=1)]
     nodes: Annotated[tuple[Node, ...], Field(min_length=1)]
@@ -154,50 +156,8 @@ class CalibrationRecord(Document):
 
     @model_validator(mode="after")
     def _names_agree(self) -> Self:
-        components = {component.name: component for component in self.components}
-        workloads = {workload.name for workload in self.workloads}
-        nodes = {node.name for node in self.nodes}
-        _check_once("component", (component.name for component in self.components))
-        _check_once("workload", (workload.name for workload in self.workloads))
-        _check_once("node", (node.name for node in self.nodes))
-        _check_once("rank", (str(rank.rank) for rank in self.ranks))
-        for component in self.components:
-            _check_once(f"component {component.name}: group", (group.name for group in component.groups))
-            if component.total_bytes() > MOST:
-                raise ValueError(f"component {component.name} has more than {for_people(MOST)} of weights")
-        for rank in self.ranks:
-            if rank.node not in nodes:
-                raise ValueError(f"rank {rank.rank} is on node {rank.node}, which nodes does not list")
-        for index, interval in enumerate(self.intervals):
-            if interval.component is not None and interval.component not in components:
-                raise ValueError(
-                    f"interval {index} names component {interval.component}, which components does not list"
-                )
-            _check_once(f"interval {index}: the run of workload", (run.workload for run in interval.runs))
-            for run in interval.runs:
-                self._check_run(index, interval, run, components, workloads)
-            if lacking := workloads - {run.workload for run in interval.runs}:
-                raise ValueError(f"interval {index} has no run of workload {min(lacking)}; give 0 passes where none is")
+        check_names(self)
         return self
-
-    def _check_run(
-        self, index: int, interval: Interval, run: Run, components: dict[str, Component], workloads: set[str]
-    ) -> None:
-        where = f"interval {index}, workload {run.workload}"
-        if run.workload not in workloads:
-            raise ValueError(f"{where}: workloads does not list this workload")
-        if len(run.activation_bytes) != len(self.ranks):
-            raise ValueError(f"{where}: {len(run.activation_bytes)} activationBytes for {len(self.ranks)} ranks")
-        groups = {group.name: group for group in components[interval.component].groups} if interval.component else {}
-        for name, seconds in run.layer_seconds.items():
-            if name not in groups:
-                raise ValueError(
-                    f"{where}: layerSeconds names group {name}, which component {interval.component} lacks"
-                )
-            if len(seconds) != len(groups[name].layer_bytes):
-                raise ValueError(
-                    f"{where}: {len(seconds)} layerSeconds for {len(groups[name].layer_bytes)} layers of {name}"
-                )
 
     def component(self, name: str) -> Component:
         """One component by name. Raises KeyError when there is none."""
@@ -205,12 +165,3 @@ class CalibrationRecord(Document):
             if component.name == name:
                 return component
         raise KeyError(name)
-
-
-def _check_once(what: str, names: Iterable[str]) -> None:
-    """Each counts once: what is listed twice would be priced twice."""
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise ValueError(f"{what} {name} is listed twice; list each once")
-        seen.add(name)

@@ -71,54 +71,92 @@ RECORD_CHANGES: list[tuple[Change, str]] = [
     (lambda d: d.update(apiVersion="stowplan.dev/v2"), "field apiVersion"),
     (lambda d: d.update(color=1), "field color: Extra inputs are not permitted"),
     (lambda d: d.pop("nodes"), "field nodes: Field required"),
-    (lambda d: d["components"].append(d["components"][0]), "component transformer is listed twice; list each once"),
+    (
+        lambda d: d["components"].append(d["components"][0]),
+        r"components\[1\]\.name: component transformer is listed twice; list each once",
+    ),
     (lambda d: d["workloads"].append(d["workloads"][0]), "workload .* is listed twice"),
     (
         lambda d: d["workloads"].append(d["workloads"][0] | {"name": "other"}),
-        "interval 0 has no run of workload other; give 0 passes",
+        r"intervals\[0\]\.runs: no run of workload other; give 0 passes",
     ),
     (lambda d: d["nodes"].append(d["nodes"][0]), "node .* is listed twice"),
-    (lambda d: d["ranks"].append(d["ranks"][0]), "rank 0 is listed twice"),
+    (lambda d: d["ranks"].append(d["ranks"][0]), r"ranks\[1\]\.rank: rank 0 is listed twice"),
     (
         lambda d: d["components"][0]["groups"].append(d["components"][0]["groups"][0]),
-        "component transformer: group blocks is listed twice",
+        r"components\[0\]\.groups\[1\]\.name: component transformer: group blocks is listed twice",
     ),
     (
         lambda d: d["intervals"][0]["runs"].append(d["intervals"][0]["runs"][0]),
-        "interval 0: the run of workload .* is listed twice",
+        r"intervals\[0\]\.runs\[1\]\.workload: the run of workload .* is listed twice",
     ),
     (
         lambda d: d["ranks"][0].update(capacityBytes=(1 << 63) - 1),
         "capacityBytes: .*less than or equal to 70368744177664",
     ),
     (lambda d: d["components"][0].update(looseBytes=64 << 40), "transformer has more than 64 TiB of weights"),
-    (lambda d: d["ranks"][0].update(node="other"), "rank 0 is on node other, which nodes does not list"),
+    (lambda d: d["ranks"][0].update(node="other"), r"ranks\[0\]\.node: nodes does not list node other; give one of n$"),
     (lambda d: d["ranks"][0].update(capacityBytes=-1), "capacityBytes: .*greater than or equal to 0 .it is -1"),
     (lambda d: d["ranks"][0].update(capacityBytes=1.5), r"capacityBytes: .*integer.*it is 1\.5"),
     (lambda d: d["ranks"][0].update(capacityBytes="1"), "capacityBytes: .*integer"),
-    (lambda d: d["ranks"][0]["link"].update(pinnedBytesPerSecond=0), "pinnedBytesPerSecond: .*greater than 0"),
+    (
+        lambda d: d["ranks"][0]["link"].update(pinnedBytesPerSecond=0),
+        r"ranks\[0\]\.link\.pinnedBytesPerSecond: .*greater than or equal to 1",
+    ),
     (lambda d: d["ranks"][0]["link"].update(latencySeconds=float("nan")), "latencySeconds"),
-    (lambda d: d["intervals"][0].update(component="vae"), "interval 0 names component vae, which components does not"),
-    (lambda d: d["intervals"][0]["runs"][0].update(workload="x"), "interval 0, workload x: workloads does not list"),
-    (lambda d: d["intervals"][0]["runs"][0].update(activationBytes=[1, 2]), "2 activationBytes for 1 ranks"),
+    (
+        lambda d: d["intervals"][0].update(component="vae"),
+        r"intervals\[0\]\.component: components does not list component vae",
+    ),
+    (
+        lambda d: d["intervals"][0]["runs"][0].update(workload="x"),
+        r"intervals\[0\]\.runs\[0\]\.workload: workloads does not list workload x",
+    ),
+    (
+        lambda d: d["intervals"][0]["runs"][0].update(activationBytes=[1, 2]),
+        r"intervals\[0\]\.runs\[0\]\.activationBytes: 2 activationBytes for 1 ranks",
+    ),
     (
         lambda d: d["intervals"][0]["runs"][0].update(layerSeconds={"blocks": [0.1]}),
-        "1 layerSeconds for 2 layers of blocks",
+        r"intervals\[0\]\.runs\[0\]\.layerSeconds\.blocks: 1 layerSeconds for 2 layers",
     ),
     (
         lambda d: d["intervals"][0]["runs"][0].update(layerSeconds={"x": [0.1]}),
-        "layerSeconds names group x, which component transformer lacks",
+        r"layerSeconds\.x: component transformer does not list group x; give one of blocks",
     ),
     (lambda d: d["workloads"][0].update(width=10**9), "width: .*less than or equal to 16384"),
+    (lambda d: d["workloads"][0].update(steps="2"), r"workloads\[0\]\.steps: .*integer .it is '2'"),
+    (lambda d: d["workloads"][0].update(tiling="no"), r"workloads\[0\]\.tiling: .*boolean"),
+    (lambda d: d["components"][0].update(name="a\nb"), r"components\[0\]\.name: a name is one line"),
+    (lambda d: d["intervals"][0].update(component=None), r"layerSeconds\.blocks: group blocks in an interval of no"),
+    (
+        lambda d: d["components"].append(
+            {"name": "vae", "looseBytes": 1, "fixed": {"mode": "Layerwise", "reason": ""}}
+        ),
+        r"components\[1\]\.fixed\.mode: component vae is fixed to Layerwise but has no repeated layers",
+    ),
+    (lambda d: d.update({"a b\n": 1}), r'field \["a b\\n"\]: Extra inputs'),
 ]
 PLACEMENT_CHANGES: list[tuple[Change, str]] = [
     (lambda d: d.update(kind="CalibrationRecord"), "field kind"),
-    (lambda d: d["components"].append(d["components"][0]), "component transformer has 2 entries; give each component"),
-    (lambda d: d["components"][0].update(mode="Resident"), "groups and looseLifetime belong to mode Layerwise"),
+    (
+        lambda d: d["components"].append(d["components"][0]),
+        r"components\[2\]\.name: component transformer is listed twice; give each component",
+    ),
+    (
+        lambda d: d["components"][0].update(mode="Resident"),
+        r"components\[0\]\.groups: component transformer: groups belongs to mode Layerwise, not Resident",
+    ),
     (lambda d: d["components"][0].pop("groups"), "mode Layerwise needs at least one group of layers"),
-    (lambda d: d["components"][1].update(mode="Resident"), "prefetch and pinnedBytes belong to mode Offload"),
+    (
+        lambda d: d["components"][1].update(mode="Resident"),
+        r"components\[1\]\.prefetch: component vae: prefetch belongs to mode Offload, not Resident",
+    ),
     (lambda d: d["components"][1].update(mode="Swap"), "mode: .*'Resident', 'Offload' or 'Layerwise'.*it is 'Swap'"),
-    (lambda d: d["components"][0]["groups"].append(d["components"][0]["groups"][0]), "a group is named twice"),
+    (
+        lambda d: d["components"][0]["groups"].append(d["components"][0]["groups"][0]),
+        r"components\[0\]\.groups\[1\]\.name: .*group blocks is listed twice",
+    ),
     (lambda d: d["components"][0]["groups"][0].update(residentLayers=-1), "residentLayers: .*greater than or equal"),
     (lambda d: d["components"][0]["groups"][0].update(residentLayers=True), "residentLayers"),
     (lambda d: d["components"][0]["groups"][0].update(slots=1), "slots: .*greater than or equal to 2"),
@@ -191,7 +229,9 @@ def test_a_value_cannot_be_changed() -> None:
         placement.components = ()  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"\xff\xfe", b"9" * 5000, b"[" * 100_000, b'{"a":' * 100_000])
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"\xff\xfe", b"9" * 5000, b"[" * 100_000, b'{"a":' * 100_000, b'{"a": 1, "a": 1}']
+)
 def test_a_file_that_is_not_json_is_one_sentence(text: bytes, tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     path.write_bytes(text)
