@@ -37,15 +37,33 @@ class Cost(Model):
     violations: tuple[Violation, ...] = ()
 
 
+Constraint = Literal["device", "pinned", "host", "moves", "fixed"]
+"""What kept a better option away: a limit of memory, the order of moves, or a mode that the component must keep."""
+
+
 class Explanation(Model):
-    """Why one component is where it is."""
+    """Why one component is where it is: in words, and the same in fields. All other components are as placed."""
 
     component: str
     chosen: str
+    chosen_entry: ComponentPlacement | None = None
     lost: str | None = None
-    """The best option it lost, if any."""
+    """The best option it lost, if any: of those that are faster the one that is short of the fewest bytes, or, where
+    none is faster, the next slower one."""
+    lost_entry: ComponentPlacement | None = None
     because: str
     """The constraint that forbade it (interval, rank, bytes short) or the seconds it would have cost."""
+    constraint: Constraint | None = None
+    """What forbade the lost option; null where it fits and is slower."""
+    interval: int | None = None
+    """Index of the interval that would be short of device memory."""
+    interval_name: str | None = None
+    rank: int | None = None
+    node: str | None = None
+    """Node that would be short of host memory, or of memory that can be pinned."""
+    short_bytes: int | None = None
+    seconds: float | None = None
+    """What a request would take more with the lost option; less than 0 for what it would save."""
 
 
 class Move(Model):

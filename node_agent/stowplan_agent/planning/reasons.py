@@ -1,7 +1,8 @@
 """Why each component is where it is: the option it lost, and the bytes or seconds that decided.
 
 An option is judged with all other components as the plan has them. A faster one was forbidden by a limit, and the
-plan says which and by how many bytes; a slower one would have cost seconds.
+plan says which and by how many bytes; one that takes as long was lost to bytes, and a slower one would have cost
+seconds. What an explanation says of an option is what `cost` says of the placement with that option in it.
 """
 
 from __future__ import annotations
@@ -18,35 +19,16 @@ from stowplan_agent.planning.rows import ALWAYS, ELASTIC, HOST, LOCKED, OWN, Row
 from stowplan_agent.planning.search import TOLERANCE
 from stowplan_agent.planning.setting import Setting
 from stowplan_agent.planning.table import Floats
-from stowplan_agent.planning.violations import interval_name
+from stowplan_agent.planning.wording import Lost, explained
 from stowplan_api.placement import ComponentPlacement, Placement
-from stowplan_api.plan import Explanation, Violation
-from stowplan_api.quantity import for_people
-from stowplan_api.record import CalibrationRecord, Component
+from stowplan_api.plan import Explanation
 
 NEAR: Final = 24
 """Rows that are priced together on the way to the nearest one."""
 
 
-def in_words(component: Component, entry: ComponentPlacement) -> str:
-    """An entry for people."""
-    if entry.mode == "Resident":
-        return f"Resident: all {for_people(component.total_bytes())} always on the device"
-    if entry.mode == "Offload":
-        pins = ", ".join(for_people(pinned) for pinned in entry.pinned_bytes or ()) or "nothing"
-        early = ", from the interval before" if entry.prefetch else ""
-        return f"Offload: {for_people(component.total_bytes())} brought in to run{early}, {pins} of it pinned"
-    groups = {group.name: len(group.layer_bytes) for group in component.groups}
-    parts = []
-    for group in entry.groups or ():
-        kept = "for good" if group.lifetime == "Permanent" else "while it runs"
-        resident = f"{group.resident_layers} of {groups.get(group.name, 0)} {group.name} resident"
-        parts.append(f"{resident} {kept}" if group.resident_layers else resident)
-    return f"Layerwise: {', '.join(parts)}"
-
-
 def explanations(setting: Setting, placement: Placement, request_seconds: float) -> tuple[Explanation, ...]:
-    """One explanation a component, in the record's order. Options that tie with the chosen one are not lost ones."""
+    """One explanation a component, in the record's order."""
     layouts = [layout_of(c, placement.entry(c.name), len(setting.record.ranks)) for c in setting.record.components]
     return tuple(
         _Reason(setting, placement, layouts, index, request_seconds).explanation()
@@ -65,32 +47,32 @@ class _Reason:
         self.component = self.space.component
         self.chosen = layouts[index]
         self.entry = placement.entry(self.component.name)
+        self.request_seconds = request_seconds
         self.seconds = self.space.visits.seconds(self.chosen)
         self.tolerance = TOLERANCE * request_seconds
         self.others = [layout for place, layout in enumerate(layouts) if place != index]
         self.names = [space.component.name for place, space in enumerate(setting.spaces) if place != index]
 
     def explanation(self) -> Explanation:
-        words = in_words(self.component, self.entry)
+        return explained(self.setting.record, self.component, self.entry, self._lost())
+
+    def _lost(self) -> Lost | None:
         if self.component.fixed is not None:
-            because = f"it must stay {self.component.fixed.mode}: {self.component.fixed.reason}"
-            return Explanation(component=self.component.name, chosen=words, because=because)
+            return None
         rows = self.space.coarse(scarce=False)
         faster = self._nearest_faster(rows)
         if faster is not None:
-            return self._forbidden(words, faster)
+            return self._swapped(self.space.entry(faster, 0, self.space.curve.most))
         slower = self._next(rows)
-        if slower is None:
-            because = "it takes the least time it can"
-            return Explanation(component=self.component.name, chosen=words, because=because)
-        lost = max(float(slower.times[0, -1]) - self.seconds, 0.0)
-        because = f"nothing is faster and this fits; the other would cost {lost:.6g} s a request more"
-        return Explanation(
-            component=self.component.name,
-            chosen=words,
-            lost=in_words(self.component, self.space.entry(slower, 0)),
-            because=because,
-        )
+        return self._swapped(self.space.entry(slower, 0)) if slower is not None else None
+
+    def _swapped(self, entry: ComponentPlacement) -> Lost:
+        """What the whole placement would be with another entry for this component, as `cost` has it."""
+        entries = tuple(entry if one.name == self.component.name else one for one in self.placement.components)
+        priced = cost(self.setting.record, Placement(components=entries))
+        worst = max(priced.violations, key=lambda one: one.short_bytes, default=None)
+        more = priced.seconds - self.request_seconds
+        return Lost(entry, more if abs(more) > 2 * self.tolerance else 0.0, worst)
 
     def _nearest_faster(self, rows: Rows) -> Rows | None:
         """Of what would be faster, the row that is short of the fewest bytes, then the fastest."""
@@ -113,10 +95,16 @@ class _Reason:
         return None
 
     def _next(self, rows: Rows) -> Rows | None:
-        """The fastest row with other bytes."""
+        """The fastest row with other bytes; one that fits, where there is one."""
         here = (self.chosen.always, self.chosen.own, self.chosen.host[0])
-        other = rows.shape != ELASTIC
-        other &= np.logical_or.reduce([rows.bytes[:, column] != held for column, held in enumerate(here)])
+        rows = rows.take(rows.shape != ELASTIC)
+        rows = rows.take(np.logical_or.reduce([rows.bytes[:, column] != held for column, held in enumerate(here)]))
+        if self.setting.frame.pins_scarce:
+            fits = rows.take((rows.shape >= 0) & (self._short(rows, pins=False) <= 0))
+            near = np.unique(fits.shape[least(fits.times[:, -1], NEAR)])
+            rows = joined([rows, self.space.pinned(near)]) if len(near) else rows
+        fit = self._short(rows, pins=True) <= 0
+        other = fit if fit.any() else np.ones(len(rows), dtype=np.bool_)
         place, times = np.flatnonzero(other), rows.times[other, -1]
         best: Rows | None = None
         done = 0
@@ -150,22 +138,3 @@ class _Reason:
                 full = np.where(rows.shape == ELASTIC, self.space.curve.most, rows.bytes[:, LOCKED + place])
                 short = np.maximum(short, locked + full - limits.pinnable[node])
         return short
-
-    def _forbidden(self, words: str, lost: Rows) -> Explanation:
-        entry = self.space.entry(lost, 0, self.space.curve.most)
-        swapped = tuple(entry if one.name == self.component.name else one for one in self.placement.components)
-        priced = cost(self.setting.record, Placement(components=swapped))
-        saved = f"it would save {self.seconds - float(lost.times[0, -1]):.6g} s a request"
-        reason = "no safe order of moves from the current placement reaches it"
-        because = f"{_limit(self.setting.record, priced.violations[0]) if priced.violations else reason}; {saved}"
-        lost_words = in_words(self.component, entry)
-        return Explanation(component=self.component.name, chosen=words, lost=lost_words, because=because)
-
-
-def _limit(record: CalibrationRecord, violation: Violation) -> str:
-    short = f"{violation.short_bytes} bytes ({for_people(violation.short_bytes)}) short"
-    if violation.constraint == "device" and violation.interval is not None:
-        name = interval_name(record, violation.interval)
-        return f"device memory: interval {violation.interval} ({name}) on rank {violation.rank} is {short}"
-    kind = "pinned memory" if violation.constraint == "pinned" else "host memory"
-    return f"{kind}: node {violation.node} is {short}"
