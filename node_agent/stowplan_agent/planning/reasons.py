@@ -14,10 +14,11 @@ import numpy as np
 
 from stowplan_agent.planning.layout import Layout, layout_of
 from stowplan_agent.planning.limits import limits_of
-from stowplan_agent.planning.price import cost, held_bytes
+from stowplan_agent.planning.price import held_bytes
 from stowplan_agent.planning.rows import ALWAYS, ELASTIC, HOST, LOCKED, OWN, Rows, joined, least
 from stowplan_agent.planning.search import TOLERANCE
 from stowplan_agent.planning.setting import Setting
+from stowplan_agent.planning.swaps import Swaps
 from stowplan_agent.planning.table import Floats
 from stowplan_agent.planning.wording import Lost, explained
 from stowplan_api.placement import ComponentPlacement, Placement
@@ -30,9 +31,9 @@ NEAR: Final = 24
 def explanations(setting: Setting, placement: Placement, request_seconds: float) -> tuple[Explanation, ...]:
     """One explanation a component, in the record's order."""
     layouts = [layout_of(c, placement.entry(c.name), len(setting.record.ranks)) for c in setting.record.components]
+    swaps = Swaps(setting.record, setting.timeline, placement, layouts)
     return tuple(
-        _Reason(setting, placement, layouts, index, request_seconds).explanation()
-        for index in range(len(setting.spaces))
+        _Reason(setting, swaps, layouts, index, request_seconds).explanation() for index in range(len(setting.spaces))
     )
 
 
@@ -40,13 +41,13 @@ class _Reason:
     """Why one component is where it is, with all others as placed."""
 
     def __init__(
-        self, setting: Setting, placement: Placement, layouts: Sequence[Layout], index: int, request_seconds: float
+        self, setting: Setting, swaps: Swaps, layouts: Sequence[Layout], index: int, request_seconds: float
     ) -> None:
-        self.setting, self.placement, self.index = setting, placement, index
+        self.setting, self.swaps = setting, swaps
         self.space = setting.spaces[index]
         self.component = self.space.component
         self.chosen = layouts[index]
-        self.entry = placement.entry(self.component.name)
+        self.entry = swaps.placement.entry(self.component.name)
         self.request_seconds = request_seconds
         self.seconds = self.space.visits.seconds(self.chosen)
         self.tolerance = TOLERANCE * request_seconds
@@ -68,8 +69,7 @@ class _Reason:
 
     def _swapped(self, entry: ComponentPlacement) -> Lost:
         """What the whole placement would be with another entry for this component, as `cost` has it."""
-        entries = tuple(entry if one.name == self.component.name else one for one in self.placement.components)
-        priced = cost(self.setting.record, Placement(components=entries))
+        priced = self.swaps.price(entry)
         worst = max(priced.violations, key=lambda one: one.short_bytes, default=None)
         more = priced.seconds - self.request_seconds
         return Lost(entry, more if abs(more) > 2 * self.tolerance else 0.0, worst)
