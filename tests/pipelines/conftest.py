@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from pipelines.unet_and_causal_models import models
+from pipelines import ltx_models, unet_and_causal_models
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -33,7 +33,8 @@ def tiny_models() -> ModuleType:
 def write_tiny(tiny_models: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """A function from a model's name to its checkpoint, written on first use. Tests must not change the files."""
     folder = tmp_path_factory.mktemp("checkpoints")
-    tiny_models.MODELS.update(models(tiny_models))
+    for more in (unet_and_causal_models, ltx_models):
+        tiny_models.MODELS.update(more.models(tiny_models))
 
     def write(name: str) -> Path:
         target = folder / name

@@ -1,7 +1,9 @@
-"""What the files promise is what loading gives: bytes, precisions and layers, component by component."""
+"""What the files promise is what loading gives: bytes, precisions, ties, buffers and layers, component by component."""
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,52 +12,112 @@ import pytest
 import torch
 from diffusers import DiffusionPipeline
 
-from stowplan_agent.inventory.checkpoint import check_classes, diffusers_classes, read_checkpoint
-from stowplan_agent.inventory.components import take_inventory
+from pipelines.tiny_requests import modules
+from stowplan_agent.accelerators.emulated import EmulatedAccelerator, EmulatedCard
+from stowplan_agent.inventory import (
+    Inventory,
+    describe_module,
+    inventory_as_loaded,
+    read_checkpoint,
+    take_inventory,
+)
+from stowplan_agent.inventory.checkpoint import check_classes, diffusers_classes
 from stowplan_agent.inventory.frames import FrameContract, frame_contract
-from stowplan_agent.inventory.layers import find_groups
-from stowplan_agent.inventory.tensors import TensorInfo
+from stowplan_agent.weights import WeightsEngine
 
-NAMES = ["tiny-wan", "tiny-wan-two-experts", "tiny-flux"]
-
-
-def of_module(module: torch.nn.Module) -> dict[str, TensorInfo]:
-    """Each parameter once, as the engine sees a module."""
-    return {
-        name: TensorInfo(tuple(value.shape), str(value.dtype), value.nbytes)
-        for name, value in module.named_parameters()
-    }
+NAMES = ["tiny-wan", "tiny-wan-two-experts", "tiny-flux", "tiny-ltx"]
+ALL = [*NAMES, "tiny-sdxl", "tiny-qwen"]
 
 
-def kept_in_float32(pipe: Any, dtype: torch.dtype) -> dict[str, tuple[str, ...]]:
-    """What the classes declare; transformers' plain list counts for float16 only (modeling_utils, dtype plan)."""
-    kept = {}
-    for name, module in pipe.components.items():
-        if isinstance(module, torch.nn.Module) and dtype is not torch.float32:
-            of_diffusers = type(module).__module__.startswith("diffusers")
-            plain = (
-                getattr(type(module), "_keep_in_fp32_modules", None) if of_diffusers or dtype is torch.float16 else None
-            )
-            kept[name] = tuple(plain or ()) + tuple(getattr(module, "_keep_in_fp32_modules_strict", None) or ())
-    return kept
+def loaded(folder: Path, dtype: str) -> dict[str, torch.nn.Module]:
+    """The networks as diffusers loads them, weights and all."""
+    return modules(DiffusionPipeline.from_pretrained(folder, dtype=getattr(torch, dtype), local_files_only=True))
+
+
+def held(module: torch.nn.Module) -> int:
+    """Bytes of all parameters and buffers, tied ones once: torch's own account, none of ours."""
+    return sum(tensor.nbytes for tensor in [*module.parameters(), *module.buffers()])
+
+
+def of(inventory: Inventory) -> dict[str, Any]:
+    return {part.name: part for part in inventory.components}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-@pytest.mark.parametrize("name", [*NAMES, "tiny-sdxl"])
+@pytest.mark.parametrize("name", ALL)
 def test_inventory_equals_loaded_modules(name: str, dtype: str, write_tiny: Callable[[str], Path]) -> None:
+    """Issue 6: byte for byte; and as the engine that takes the modules over packs them, name by name."""
     checkpoint = read_checkpoint(write_tiny(name))
-    pipe = DiffusionPipeline.from_pretrained(checkpoint.path, dtype=getattr(torch, dtype), local_files_only=True)
-    inventory = take_inventory(checkpoint, dtype, kept=kept_in_float32(pipe, getattr(torch, dtype)))
-    modules = {part: module for part, module in pipe.components.items() if isinstance(module, torch.nn.Module)}
-    assert {component.name for component in inventory.components} == set(modules)
-    for component in inventory.components:
-        tensors = of_module(modules[component.name])
-        groups = find_groups(tensors)
-        assert component.class_name == type(modules[component.name]).__name__
-        assert component.tensor_bytes == sum(info.nbytes for info in tensors.values())
-        assert {group.name: group.layer_bytes for group in component.groups} == {
-            group.name: group.layer_bytes(tensors) for group in groups
-        }
+    inventory = inventory_as_loaded(checkpoint, dtype)
+    parts = loaded(checkpoint.path, dtype)
+    assert [part.name for part in inventory.components] == [part.name for part in checkpoint.weighted]
+    assert {part.name for part in inventory.components} == set(parts)
+    for part, stored in zip(inventory.components, checkpoint.weighted, strict=True):
+        assert part.uncertain is None
+        assert part == describe_module(stored, parts[part.name])
+        assert part.tensor_bytes == sum(part.dtype_bytes.values()) == held(parts[part.name])
+        assert part.buffer_bytes == sum(buffer.nbytes for buffer in parts[part.name].buffers())
+    engine = WeightsEngine(EmulatedAccelerator(EmulatedCard(capacity_bytes=1 << 30)))
+    try:
+        engine.adopt(parts)
+        for found in engine.describe():
+            part = of(inventory)[found.name]
+            if found.fixed is not None:  # stays as its library made it, in no buffer of ours
+                assert (found.total_bytes(), found.groups) == (part.tensor_bytes, ())
+                continue
+            assert part.loose_bytes == found.loose_bytes
+            assert {group.name: group.layer_bytes for group in part.groups} == {
+                group.name: group.layer_bytes for group in found.groups
+            }
+    finally:
+        engine.close()
+
+
+@pytest.mark.parametrize(("name", "part"), [("tiny-wan", "transformer"), ("tiny-sdxl", "text_encoder")])
+def test_buffers_that_are_in_no_file_are_counted(name: str, part: str, write_tiny: Callable[[str], Path]) -> None:
+    checkpoint = read_checkpoint(write_tiny(name))
+    exact, by_headers = (
+        of(inventory_as_loaded(checkpoint, "float32"))[part],
+        of(take_inventory(checkpoint, "float32"))[part],
+    )
+    assert exact.tensor_bytes - by_headers.tensor_bytes == exact.buffer_bytes > 0
+
+
+def test_modules_that_a_class_keeps_in_float32_are_counted_so(tiny_wan: Path) -> None:
+    """Wan's time embedder, norms and modulation tables, in each of its layers."""
+    part = of(inventory_as_loaded(read_checkpoint(tiny_wan), "bfloat16"))["transformer"]
+    assert part.dtype_bytes["F32"] > 0 and part.dtype_bytes["BF16"] > 0
+    halved = of(take_inventory(read_checkpoint(tiny_wan), "bfloat16"))["transformer"]
+    assert part.total_bytes > halved.total_bytes
+
+
+def test_groups_have_the_names_of_the_modules(write_tiny: Callable[[str], Path]) -> None:
+    """transformers renames Qwen2.5-VL on loading; a record and a placement say the new names."""
+    part = of(inventory_as_loaded(read_checkpoint(write_tiny("tiny-qwen")), "float32"))["text_encoder"]
+    assert [group.name for group in part.groups] == ["model.visual.blocks", "model.language_model.layers"]
+    assert part.tied == ("lm_head.weight",)
+
+
+def test_a_checkpoint_in_another_precision_is_counted_as_it_will_be(tiny_wan: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "half"
+    DiffusionPipeline.from_pretrained(tiny_wan, dtype=torch.bfloat16, local_files_only=True).save_pretrained(folder)
+    half, full = (inventory_as_loaded(read_checkpoint(path), "bfloat16") for path in (folder, tiny_wan))
+    assert [(part.name, part.dtype_bytes) for part in half.components] == [
+        (part.name, part.dtype_bytes) for part in full.components
+    ]
+    assert half.components[1].disk_bytes < full.components[1].disk_bytes
+
+
+def test_what_cannot_be_built_is_counted_by_headers_and_says_so(tiny_wan: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "wan"
+    shutil.copytree(tiny_wan, folder)
+    config = folder / "transformer" / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"num_attention_heads": "three"}))
+    inventory = inventory_as_loaded(read_checkpoint(folder), "bfloat16")
+    assert [part.name for part in inventory.components if part.uncertain] == ["transformer"]
+    reason = of(inventory)["transformer"].uncertain
+    assert reason.startswith("WanTransformer3DModel cannot be built from its config (")
+    assert of(inventory)["transformer"].total_bytes > 0
 
 
 @pytest.mark.parametrize(
@@ -114,6 +176,9 @@ def test_classes_are_known_and_the_frame_contract_is_the_pipelines_own(
     pipe: Any = DiffusionPipeline.from_pretrained(checkpoint.path, local_files_only=True)
     if name == "tiny-flux":
         assert frame_contract(checkpoint) == FrameContract(pipe.vae_scale_factor * 2, None)
+    elif name == "tiny-ltx":
+        sides = (pipe.vae_spatial_compression_ratio, pipe.vae_temporal_compression_ratio)
+        assert frame_contract(checkpoint) == FrameContract(*sides)
     else:
         side = pipe.vae_scale_factor_spatial * pipe.transformer.config.patch_size[1]
         assert frame_contract(checkpoint) == FrameContract(side, pipe.vae_scale_factor_temporal)

@@ -1,5 +1,6 @@
 """What a checkpoint holds and what this machine allows, from files alone: no torch, and no weight is touched."""
 
+from stowplan_agent.inventory.as_loaded import describe_module, inventory_as_loaded
 from stowplan_agent.inventory.cgroups import Cap
 from stowplan_agent.inventory.checkpoint import Checkpoint, check_classes, diffusers_classes, read_checkpoint
 from stowplan_agent.inventory.components import ComponentInventory, GroupInventory, Inventory, take_inventory
@@ -31,10 +32,12 @@ __all__ = [
     "check_dtype",
     "check_need",
     "check_shape",
+    "describe_module",
     "diffusers_classes",
     "find_groups",
     "fingerprint",
     "frame_contract",
+    "inventory_as_loaded",
     "loose_names",
     "packed_bytes",
     "predict_need",

@@ -1,18 +1,16 @@
 """The inventory: every component of a checkpoint with its layers and bytes, at the precision it will be loaded in.
 
-It is the first answer the agent gives (RUNTIME.md, phase Inventory) and what ``stowplan inventory`` prints. Limits,
-which only a loaded model can lift: buffers that are computed and not saved are not in a file; classes may keep some
-modules in float32, which the caller passes as ``kept``; tensors that a class does not use are counted.
-
-Groups have the names of the files. Those of a loaded module, which records and placements use, may differ: transformers
-renames some on loading (Qwen2.5-VL: ``model.layers`` to ``model.language_model.layers``), by tables in its code.
+It is the first answer the agent gives (RUNTIME.md, phase Inventory). This is the inventory by headers alone, in
+milliseconds and without torch. What headers cannot tell: buffers that are computed and not saved, modules that a class
+keeps in float32, tensors that it does not use, and names that transformers changes on loading (Qwen2.5-VL:
+``model.layers`` to ``model.language_model.layers``). `as_loaded` knows all of these, from configs and classes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from stowplan_agent.inventory.checkpoint import Checkpoint, CheckpointComponent
 from stowplan_agent.inventory.fingerprint import fingerprint
@@ -20,12 +18,10 @@ from stowplan_agent.inventory.layers import find_groups, loose_names
 from stowplan_agent.inventory.stacks import LayerShapes, stacks_of
 from stowplan_agent.inventory.tensors import TensorInfo, check_dtype, loaded, packed_bytes
 
-FLOAT32: Final = "F32"
-
 
 @dataclass(frozen=True)
 class GroupInventory:
-    """A stack of repeated layers: its name in the files, and packed, aligned bytes, one number a layer."""
+    """A stack of repeated layers: its name, and packed, aligned bytes, one number a layer."""
 
     name: str
     layer_bytes: tuple[int, ...]
@@ -50,6 +46,10 @@ class ComponentInventory:
     """Exact bytes by the safetensors name of the dtype, as loaded."""
     tied: tuple[str, ...] = ()
     """Names that share the storage of another and are counted there."""
+    buffer_bytes: int = 0
+    """Exact bytes of buffers, part of the loose ones. By headers alone those that are saved count as weights."""
+    uncertain: str | None = None
+    """Why headers alone were counted, where the modules were asked for and could not be built."""
 
     @property
     def total_bytes(self) -> int:
@@ -73,27 +73,19 @@ class Inventory:
         return sum(component.total_bytes for component in self.components)
 
 
-def take_inventory(
-    checkpoint: Checkpoint, dtype: str, *, kept: Mapping[str, tuple[str, ...]] | None = None
-) -> Inventory:
-    """The inventory of ``checkpoint`` as loaded in ``dtype`` (``bfloat16``, ``float16`` or ``float32``).
+def take_inventory(checkpoint: Checkpoint, dtype: str) -> Inventory:
+    """The inventory of ``checkpoint`` by its headers, as if all floats were loaded in ``dtype``.
 
-    ``kept`` gives, by component, the module names that its class keeps in float32 (``_keep_in_fp32_modules``); a tensor
-    is kept when one of them is a part of its dotted name, which is the rule of diffusers' and transformers' loaders.
-    Raises `InventoryError` for another dtype.
+    ``dtype`` is ``bfloat16``, ``float16`` or ``float32``. Raises `InventoryError` for another one.
     """
     target = check_dtype(dtype)
-    components = tuple(_take(part, target, (kept or {}).get(part.name, ())) for part in checkpoint.weighted)
+    components = tuple(_take(part, target) for part in checkpoint.weighted)
     return Inventory(checkpoint.name, checkpoint.pipeline, fingerprint(checkpoint), dtype, components)
 
 
-def _take(part: CheckpointComponent, target: str, kept: tuple[str, ...]) -> ComponentInventory:
+def _take(part: CheckpointComponent, target: str) -> ComponentInventory:
     tied = tied_names(part.tensors, part.config) if part.library == "transformers" else ()
-    tensors = {
-        name: loaded(info, FLOAT32 if set(kept) & set(name.split(".")) else target)
-        for name, info in part.tensors.items()
-        if name not in tied
-    }
+    tensors = {name: loaded(info, target) for name, info in part.tensors.items() if name not in tied}
     groups = find_groups(tensors)
     stacks = stacks_of({name: info.shape for name, info in tensors.items()})
     by_dtype: dict[str, int] = {}

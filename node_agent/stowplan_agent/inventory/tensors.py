@@ -22,6 +22,13 @@ DTYPE_BITS: Final = {
 }  # fmt: skip
 """Bits of one element by the name that safetensors gives a dtype (safetensors, tensor.rs, enum Dtype)."""
 
+TORCH_DTYPES: Final = {
+    "bool": "BOOL", "uint8": "U8", "int8": "I8", "int16": "I16", "int32": "I32", "int64": "I64", "uint16": "U16",
+    "uint32": "U32", "uint64": "U64", "float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64",
+    "complex64": "C64", "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2",
+}  # fmt: skip
+"""torch's name of a dtype to that of safetensors (safetensors, bindings/python, torch.py)."""
+
 LOAD_DTYPES: Final = {"bfloat16": "BF16", "float16": "F16", "float32": "F32"}
 """The precisions a deployment may ask for, and their names in safetensors."""
 

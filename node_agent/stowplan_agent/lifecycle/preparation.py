@@ -101,11 +101,15 @@ class Preparation:
             if (known := inventory.diffusers_classes()) is not None:
                 inventory.check_classes(self._checkpoint, known)
             self._found = inventory.take_inventory(self._checkpoint, self._spec.model.dtype)
+            loaded = inventory.inventory_as_loaded(self._checkpoint, self._spec.model.dtype)
         except inventory.InventoryError as error:
             raise StartError(PlacementReason.MODEL_INVALID, str(error)) from error
         self._check_spec()
+        for part in loaded.components:
+            if part.uncertain is not None:
+                _log.warning("component %s is counted by its headers alone: %s", part.name, part.uncertain)
         try:
-            self._machine: Machine = read_machine(self._settings, self._accelerator, self._found)
+            self._machine: Machine = read_machine(self._settings, self._accelerator, loaded)
         except inventory.InventoryError as error:
             raise StartError(PlacementReason.OUT_OF_MEMORY, str(error)) from error
 

@@ -39,13 +39,6 @@ def test_floats_are_converted_and_integers_are_not(checkpoint_folder: Path) -> N
     assert half.components[1].groups == (GroupInventory("blocks", (1024,) * 6),)
 
 
-def test_modules_that_the_class_keeps_in_float32(checkpoint_folder: Path) -> None:
-    kept = {"transformer": ("norm1",)}
-    component = take_inventory(read_checkpoint(checkpoint_folder), "bfloat16", kept=kept).components[1]
-    assert component.dtype_bytes == {"BF16": 256 + 6 * 512, "F32": 6 * 1024, "I64": 24}
-    assert component.groups == (GroupInventory("blocks", (512 + 1024,) * 6),)
-
-
 @pytest.mark.parametrize("name", ["float64", "int8", "fp16", "BF16", ""])
 def test_other_dtypes_are_refused_with_the_list(name: str) -> None:
     with pytest.raises(InventoryError, match="bfloat16, float16, float32"):
