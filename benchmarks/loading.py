@@ -43,11 +43,12 @@ import torch
 from diffusers import WanTransformer3DModel
 
 from stowplan_agent.accelerators.cuda import CudaAccelerator
+from stowplan_agent.accelerators.reading_threads import reading_threads
 from stowplan_agent.calibration import measure_link
 from stowplan_agent.weights import Ledger, WeightsEngine
 from stowplan_agent.weights.host import take_arena
 from stowplan_agent.weights.ledger import Tier
-from stowplan_agent.weights.loading.filling import MOST_THREADS, PIECE
+from stowplan_agent.weights.loading.filling import PIECE
 from stowplan_api.placement import ComponentPlacement, GroupPlacement, Placement
 from streaming import LAYERS, build, commit, say
 
@@ -219,7 +220,7 @@ def main() -> None:
         "device": accelerator.product,
         "commit": commit(),
         "torch": torch.__version__,
-        "threads": min(MOST_THREADS, len(os.sched_getaffinity(0))),
+        "threads": reading_threads(),
         "limits": found,
         "rows": [ours(chosen.folder, resident, found) for resident in chosen.resident for _ in range(2)],
         "baseline": {where: baseline(chosen.folder, where) for where in ("pinned", "device")},
@@ -235,7 +236,7 @@ def main() -> None:
 
 def _rate(nbytes: int, one: Callable[[int], object]) -> float:
     began = time.monotonic()
-    with ThreadPoolExecutor(min(MOST_THREADS, len(os.sched_getaffinity(0)))) as pool:
+    with ThreadPoolExecutor(reading_threads()) as pool:
         list(pool.map(one, range(0, nbytes, PIECE)))
     return nbytes / 1e9 / (time.monotonic() - began)
 

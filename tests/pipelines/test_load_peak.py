@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from diffusers import FluxTransformer2DModel
 
-from stowplan_agent.weights.loading.filling import MOST_THREADS
+from stowplan_agent.accelerators.reading_threads import reading_threads
 from stowplan_agent.weights.loading.source import CONVERTED_AT_ONCE
 
-CONSTANT = (32 << 20) + 4 * CONVERTED_AT_ONCE * min(MOST_THREADS, len(os.sched_getaffinity(0)))
+CONSTANT = (32 << 20) + 4 * CONVERTED_AT_ONCE * reading_threads()
 """Bytes beside the weights: what libraries take while modules are built, and what each thread reads to convert."""
 
 PROGRAM = """

@@ -98,13 +98,6 @@ def take_over(found: Survey, accelerator: Accelerator, ledger: Ledger, origin: O
     return ManagedComponent(found.name, found.module, unit(found.loose), groups, accelerator, ledger)
 
 
-def check_names(components: Mapping[str, ManagedComponent], modules: Mapping[str, torch.nn.Module]) -> None:
-    """Refuse a second module under a name that has one. Raises `AdoptionError`."""
-    for name, module in modules.items():
-        if name in components and components[name].module is not module:
-            raise AdoptionError(f"component {name} is another module than the one of that name; give it another name")
-
-
 def check_apart(surveys: Mapping[str, Survey]) -> None:
     """Refuse components that share a tensor: it could not be where both placements say. Raises `AdoptionError`."""
     holders: dict[int, str] = {}

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import torch
 
 from stowplan_agent.accelerators import Accelerator
-from stowplan_agent.weights.adoption import check_apart, check_names, survey, take_over
+from stowplan_agent.weights.admission import admit, collector_paused
 from stowplan_agent.weights.audit import check_host
 from stowplan_agent.weights.calls import Calls, plain
 from stowplan_agent.weights.component import ManagedComponent
@@ -19,8 +19,7 @@ from stowplan_agent.weights.entry import Seed, everything_on_the_host
 from stowplan_agent.weights.hooks import Hooks
 from stowplan_agent.weights.host import HostBuffer
 from stowplan_agent.weights.ledger import Ledger
-from stowplan_agent.weights.loading.files import MappedFiles
-from stowplan_agent.weights.loading.source import ConvertedFrom, Origin, has_its_bytes
+from stowplan_agent.weights.loading.source import ConvertedFrom, has_its_bytes
 from stowplan_agent.weights.locking import lockable_bytes
 from stowplan_agent.weights.managers import check_manager, set_manager
 from stowplan_agent.weights.observer import Observer
@@ -68,27 +67,17 @@ class WeightsEngine:
         `place` raises, with the components placed before managed, and the others as the library left them.
         """
         self._restart()
-        known = {component.module: name for name, component in self._components.items()}
-        check_names(self._components, modules)
         for name, module in modules.items():
             check_manager(name, module, self._calls)
-            known.setdefault(module, name)
-        surveys = {name: survey(name, module) for module, name in known.items()}
-        check_apart(surveys)
-        origin = Origin(converted_from, MappedFiles())
-        new = {
-            name: take_over(found, self.accelerator, self.ledger, origin)
-            for name, found in surveys.items()
-            if name not in self._components
-        }
-        surveys.clear()  # it holds what the weights come from
-        entries = {entry.name: entry for entry in seed([part.describe() for part in new.values()]).components}
-        for name, component in new.items():
-            component.place(entries[name], self._rank)
-            self._components[name] = component
-            set_manager(component.module, self._calls)
-            self._hooks[name] = Hooks(name, component.module, self._calls, self.accelerator.device)
-            self._hooks[component.name].add_layers(component.lengths())
+        with collector_paused():
+            new = admit(modules, self._components, self.accelerator, self.ledger, converted_from)
+            entries = {entry.name: entry for entry in seed([part.describe() for part in new.values()]).components}
+            for name, component in new.items():
+                component.place(entries[name], self._rank)
+                self._components[name] = component
+                set_manager(component.module, self._calls)
+                self._hooks[name] = Hooks(name, component.module, self._calls, self.accelerator.device)
+                self._hooks[name].add_layers(component.lengths())
 
     @plain
     def drop(self, names: Iterable[str]) -> None:

@@ -64,7 +64,7 @@ def test_a_unit_read_in_pieces_of_any_size_is_the_unit(sizes: list[tuple[int, bo
 def test_every_piece_is_read_once_and_what_follows_comes_one_at_a_time(
     cores: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filling.os, "sched_getaffinity", lambda _: set(range(cores)))
+    monkeypatch.setattr(filling, "reading_threads", lambda: cores)
     monkeypatch.setattr(filling, "PIECE", 1000)
     seen: list[tuple[int, int, int]] = []
     busy, order = threading.Lock(), []

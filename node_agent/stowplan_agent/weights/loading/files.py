@@ -11,16 +11,12 @@ from __future__ import annotations
 import os
 import weakref
 from bisect import bisect_right
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 import torch
 
-SMAPS: Final = Path("/proc/self/smaps")
-WRITTEN: Final = "Anonymous:"
-"""The field of a mapping (proc_pid_smaps(5)) that counts pages which are no longer the file's."""
+from stowplan_agent.weights.loading.mappings import SMAPS, FileMapping, unwritten_mappings
 
 
 class _OpenFile:
@@ -53,22 +49,12 @@ class FileBytes:
             done += count
 
 
-@dataclass(frozen=True)
-class _Mapping:
-    start: int
-    end: int
-    offset: int
-    device: str
-    inode: int
-    name: str
-
-
 class MappedFiles:
     """The files that are mapped into this process at this moment."""
 
     def __init__(self, smaps: Path = SMAPS) -> None:
         """Asks the kernel once. Where it does not say, nothing is found."""
-        self._mappings = sorted(_unwritten(smaps), key=lambda mapping: mapping.start)
+        self._mappings = list(unwritten_mappings(smaps))
         self._starts = [mapping.start for mapping in self._mappings]
         self._open: dict[str, _OpenFile | None] = {}
 
@@ -85,7 +71,7 @@ class MappedFiles:
         return None if file is None else FileBytes(file, mapping.offset + address - mapping.start)
 
 
-def _opened(mapping: _Mapping) -> _OpenFile | None:
+def _opened(mapping: FileMapping) -> _OpenFile | None:
     try:
         file = _OpenFile(mapping.name)
     except OSError:
@@ -94,29 +80,3 @@ def _opened(mapping: _Mapping) -> _OpenFile | None:
     device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
     # The name may be another file's by now, and a stacked file system may name a file that it does not show.
     return file if (device, status.st_ino) == (mapping.device, mapping.inode) else None
-
-
-def _unwritten(smaps: Path) -> Iterator[_Mapping]:
-    """Mappings of files that hold nothing but the file's own pages."""
-    mapping: _Mapping | None = None
-    try:
-        lines = smaps.read_text(errors="replace").splitlines()
-    except OSError:
-        return
-    for line in lines:
-        word, _, rest = line.partition(" ")
-        if not word.endswith(":"):
-            mapping = _mapping(line)
-        elif mapping is not None and word == WRITTEN:
-            if rest.split()[0] == "0":
-                yield mapping
-            mapping = None
-
-
-def _mapping(line: str) -> _Mapping | None:
-    """One mapping's first line: range, rights, offset, device, inode, name."""
-    fields = line.split(maxsplit=5)
-    if len(fields) < 6 or fields[4] == "0" or not fields[5].startswith("/"):
-        return None
-    start, _, end = fields[0].partition("-")
-    return _Mapping(int(start, 16), int(end, 16), int(fields[2], 16), fields[3], int(fields[4]), fields[5])

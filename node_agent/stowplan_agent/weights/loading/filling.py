@@ -6,7 +6,6 @@ on a finished buffer (the driver's registration, which is one thread's work) hap
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -15,11 +14,10 @@ from typing import Final
 import torch
 
 from stowplan_agent.accelerators.interface import ByteSource
+from stowplan_agent.accelerators.reading_threads import reading_threads
 
 PIECE: Final = 16 << 20
 """Bytes that a thread reads at a time: long against the cost of handing it over, short against a layer."""
-MOST_THREADS: Final = 16
-"""Reading from the page cache gains nothing beyond (one H200 host: 5, 33, 40 and 38 GB/s with 1, 8, 16 and 32)."""
 
 Job = tuple[ByteSource, torch.Tensor]
 """Bytes, and the flat uint8 host tensor of their size that they go to."""
@@ -31,7 +29,7 @@ def fill_all(jobs: Sequence[Job], filled: Callable[[int], None] = lambda _: None
     Raises what a source or ``filled`` raises first; nothing is written any more by then.
     """
     pieces = [(index, start) for index, (source, _) in enumerate(jobs) for start in range(0, source.nbytes, PIECE)]
-    threads = min(MOST_THREADS, len(os.sched_getaffinity(0)), len(pieces))
+    threads = min(reading_threads(), len(pieces))
     work = _Work(jobs, iter(pieces), filled)
     if threads < 2:
         work.run()

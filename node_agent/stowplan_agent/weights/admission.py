@@ -1,0 +1,64 @@
+"""Which components are new to an engine, and whether they may come in: nothing is changed or read until all may.
+
+What is asked of one component alone is in `adoption`; here is what is asked of all of them together.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import torch
+
+from stowplan_agent.accelerators import Accelerator
+from stowplan_agent.weights.adoption import AdoptionError, check_apart, survey, take_over
+from stowplan_agent.weights.component import ManagedComponent
+from stowplan_agent.weights.ledger import Ledger
+from stowplan_agent.weights.loading.files import MappedFiles
+from stowplan_agent.weights.loading.source import ConvertedFrom, Origin
+
+
+def admit(
+    modules: Mapping[str, torch.nn.Module],
+    managed: Mapping[str, ManagedComponent],
+    accelerator: Accelerator,
+    ledger: Ledger,
+    converted_from: ConvertedFrom,
+) -> dict[str, ManagedComponent]:
+    """Those of ``modules`` that are not ``managed`` yet, by name, where the library left them.
+
+    A module under several names has the first. Raises `AdoptionError` naming what cannot be managed.
+    """
+    _check_names(managed, modules)
+    known = {component.module: name for name, component in managed.items()}
+    for name, module in modules.items():
+        known.setdefault(module, name)
+    with ThreadPoolExecutor(1) as kernel:  # it takes as long to say what is mapped as the survey does
+        files = kernel.submit(MappedFiles)
+        surveys = {name: survey(name, module) for module, name in known.items()}
+        check_apart(surveys)
+        origin = Origin(converted_from, files.result())
+    return {
+        name: take_over(found, accelerator, ledger, origin) for name, found in surveys.items() if name not in managed
+    }
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Loading makes many objects and hardly a cycle, and a full collection over some libraries' objects takes 0.1 s."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _check_names(components: Mapping[str, ManagedComponent], modules: Mapping[str, torch.nn.Module]) -> None:
+    """Refuse a second module under a name that has one. Raises `AdoptionError`."""
+    for name, module in modules.items():
+        if name in components and components[name].module is not module:
+            raise AdoptionError(f"component {name} is another module than the one of that name; give it another name")
