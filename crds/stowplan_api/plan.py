@@ -82,10 +82,19 @@ class Worth(Model):
 
 
 class Change(Model):
-    """The smallest change of one limit under which a placement exists."""
+    """The smallest change of one kind under which a placement exists: with a byte less none does."""
 
-    what: Literal["deviceMemory", "hostMemory", "shape"]
+    what: Literal["deviceMemory", "hostMemory", "shape", "workloads"]
     needed_bytes: int | None = None
+    """Device memory of every rank, host memory of every node, or the most that activations of any interval may be."""
+    also_host_bytes: int | None = None
+    """Host memory that every node needs together with this much device memory; null where there is enough."""
+    interval: int | None = None
+    """Index of the interval with the largest activations, for a smaller shape."""
+    interval_name: str | None = None
+    rank: int | None = None
+    workloads: tuple[str, ...] = ()
+    """Workloads that fit together as they are; with any other one they do not."""
     message: str
 
 

@@ -1,6 +1,8 @@
 """When nothing fits: where it fails, by how many bytes, and the smallest change that would make it fit.
 
-An infeasible record is an answer with numbers, not an error.
+An infeasible record is an answer with numbers, not an error. Every change is the smallest of its kind: with it a
+placement exists, and with a byte less (of activations: a byte more) none does. Pins are never the reason: what cannot
+be pinned is pageable.
 """
 
 from __future__ import annotations
@@ -9,14 +11,17 @@ from dataclasses import replace
 
 import numpy as np
 
+from stowplan_agent.planning.activations import most_activations
 from stowplan_agent.planning.card import UNLIMITED, fitting, smallest_card
 from stowplan_agent.planning.limits import activation_bytes, with_device_memory
 from stowplan_agent.planning.price import cost
-from stowplan_agent.planning.setting import Setting
+from stowplan_agent.planning.requests import with_workloads
+from stowplan_agent.planning.setting import Setting, setting_of
+from stowplan_agent.planning.violations import interval_name
 from stowplan_api.placement import Placement
 from stowplan_api.plan import Change, Violation
 from stowplan_api.quantity import for_people
-from stowplan_api.record import CalibrationRecord
+from stowplan_api.record import CalibrationRecord, Workload
 
 
 def smallest_peak(setting: Setting) -> tuple[Placement, int, bool]:
@@ -45,44 +50,81 @@ def shortfalls_of(record: CalibrationRecord, placement: Placement) -> tuple[Viol
 
 
 def changes_that_fit(setting: Setting, card: int, within_host: bool) -> tuple[Change, ...]:
-    """The smallest device memory, host memory or activations with which a placement exists, each on its own.
+    """The smallest device memory, host memory or shape with which a placement exists, each on its own.
 
-    ``card`` is the smallest card, ``within_host`` whether it needs no more host memory than there is.
+    ``card`` is the smallest card, ``within_host`` whether it needs no more host memory than there is; if it does, both
+    change together.
     """
-    also = "" if within_host else ", and more host memory as well"
-    message = f"{for_people(card)} ({card} bytes) of device memory a rank for this shape{also}"
-    changes = [Change(what="deviceMemory", needed_bytes=card, message=message)]
-    host = _least_host(setting)
-    if host is not None:
-        message = f"{for_people(host)} ({host} bytes) of host memory a node for this shape on this card"
-        changes.append(Change(what="hostMemory", needed_bytes=host, message=message))
-    elif within_host and (shape := _shape(setting.record, card)) is not None:
-        changes.append(shape)
-    return tuple(changes)
+    found = [_device(setting, card, within_host), _host(setting), _activations(setting), _workloads(setting)]
+    return tuple(change for change in found if change is not None)
 
 
-def _least_host(setting: Setting) -> int | None:
-    """Host memory that every node needs on this card; None when the card is too small whatever the host has."""
-    frame = replace(setting.frame, host=UNLIMITED)
+def _device(setting: Setting, card: int, within_host: bool) -> Change:
+    message = f"{for_people(card)} ({card} bytes) of device memory a rank for this shape"
+    if within_host:
+        return Change(what="deviceMemory", needed_bytes=card, message=message)
+    host = _least_host(setting, with_device_memory(setting.record, card))
+    assert host is not None
+    also = f"{message}, together with {for_people(host)} ({host} bytes) of host memory a node"
+    return Change(what="deviceMemory", needed_bytes=card, also_host_bytes=host, message=also)
+
+
+def _host(setting: Setting) -> Change | None:
+    host = _least_host(setting, setting.record)
+    if host is None:
+        return None
+    message = f"{for_people(host)} ({host} bytes) of host memory a node for this shape on this card"
+    return Change(what="hostMemory", needed_bytes=host, message=message)
+
+
+def _least_host(setting: Setting, record: CalibrationRecord) -> int | None:
+    """Host memory that every node needs on the cards of ``record``; None when those are too small whatever it has."""
+    frame = replace(setting.frame_with(record), host=UNLIMITED)
     columns = fitting(setting, frame, [space.smallest for space in setting.spaces]).columns
     ranks = int(frame.ranks_of.sum(axis=1).max())
     return int(columns[:, 2].min()) * ranks if len(columns) else None
 
 
-def _shape(record: CalibrationRecord, card: int) -> Change | None:
-    """A smaller shape, unless the card is too small even for one without activations."""
-    short = card - min(rank.capacity_bytes for rank in record.ranks)
-    largest = max(
-        (activation_bytes(interval, rank), index)
-        for index, interval in enumerate(record.intervals)
-        for rank in range(len(record.ranks))
-    )
-    if short >= largest[0]:
+def _activations(setting: Setting) -> Change | None:
+    """A smaller shape, unless this machine is too small even for one without activations."""
+    most = most_activations(setting)
+    if most is None:
         return None
-    interval = record.intervals[largest[1]]
-    name = f"{interval.component} {interval.entry}" if interval.component else interval.entry
-    message = (
-        f"a smaller shape: the card is {for_people(short)} too small, and the largest activations are "
-        f"{for_people(largest[0])}, in {name}"
+    record = setting.record
+    largest, index, place = max(
+        (activation_bytes(interval, place), -index, -place)
+        for index, interval in enumerate(record.intervals)
+        for place in range(len(record.ranks))
     )
-    return Change(what="shape", needed_bytes=None, message=message)
+    name, rank = interval_name(record, -index), record.ranks[-place].rank
+    message = (
+        f"a smaller shape: activations of at most {for_people(most)} ({most} bytes); "
+        f"interval {-index} ({name}) on rank {rank} has {for_people(largest)} at this one"
+    )
+    return Change(what="shape", needed_bytes=most, interval=-index, interval_name=name, rank=rank, message=message)
+
+
+def _workloads(setting: Setting) -> Change | None:
+    """The workloads that fit together as they are: the first if it fits, then the heaviest that still does, and so on."""
+    record, kept = setting.record, list[str]()
+    if len(record.workloads) == 1:
+        return None
+    first, *rest = record.workloads
+    for workload in (first, *sorted(rest, key=lambda one: -one.weight)):
+        if _fits(with_workloads(record, [*kept, workload.name])):
+            kept.append(workload.name)
+    if not kept:
+        return None
+    stays = ", ".join(_in_words(one) for one in record.workloads if one.name in kept)
+    goes = ", ".join(_in_words(one) for one in record.workloads if one.name not in kept)
+    return Change(what="workloads", workloads=tuple(kept), message=f"only {stays}; without {goes}")
+
+
+def _fits(record: CalibrationRecord) -> bool:
+    setting = setting_of(record)
+    return len(fitting(setting, setting.frame, [space.smallest for space in setting.spaces], host=True)) > 0
+
+
+def _in_words(workload: Workload) -> str:
+    frames = f", {workload.frames} frames" if workload.frames > 1 else ""
+    return f"workload {workload.name} ({workload.width} x {workload.height}{frames})"

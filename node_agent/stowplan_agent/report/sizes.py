@@ -33,9 +33,8 @@ def smallest_size(record: CalibrationRecord) -> int | None:
     """Bytes of the smallest device on which anything fits, or None where more device memory alone does not help."""
     nothing = solve(with_device_memory(record, 0))
     for change in nothing.would_fit:
-        size = change.needed_bytes
-        if change.what == "deviceMemory" and size is not None and "host memory" not in change.message:
-            return size
+        if change.what == "deviceMemory" and change.also_host_bytes is None:
+            return change.needed_bytes
     return None
 
 
