@@ -105,7 +105,7 @@ def _activations(setting: Setting) -> Change | None:
 
 
 def _workloads(setting: Setting) -> Change | None:
-    """The workloads that fit together as they are: the first if it fits, then the heaviest that still does, and so on."""
+    """The workloads that fit together as they are: the first one if it does, then the heaviest that still do."""
     record, kept = setting.record, list[str]()
     if len(record.workloads) == 1:
         return None

@@ -33,12 +33,14 @@ def too_small(choose: random.Random) -> CalibrationRecord:
     """On so little device and host memory that often nothing fits; ranks and nodes that differ, fixed components."""
     data = small_record(choose, tight=choose.choice(["device", "host", "all", "moves"])).to_json()
     for rank in data["ranks"]:
-        rank["capacityBytes"] = int(rank["capacityBytes"] * choose.uniform(0.2, 1))
+        rank["capacityBytes"] = int(rank["capacityBytes"] * choose.uniform(0.4, 1.5))
         rank["reserveBytes"] = choose.choice([None, rank["reserveBytes"]])
     for node in data["nodes"]:
         node["hostBytes"] = int(node["hostBytes"] * choose.choice([0.1, 0.5, 1]))
     for each in data["intervals"]:
         each["adaptive"] = choose.random() < 0.2
+        more = choose.choice([1, 1, 4, 16])
+        each["runs"][0]["activationBytes"] = [one * more for one in each["runs"][0]["activationBytes"]]
     if choose.random() < 0.4:
         one = choose.choice(data["components"])
         modes = ["Resident", "Offload", "Layerwise"] if one["groups"] else ["Resident", "Offload"]
