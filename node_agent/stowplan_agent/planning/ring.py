@@ -15,7 +15,7 @@ Three facts make it short and fast.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -34,6 +34,16 @@ class Layer(NamedTuple):
     """Latency and bytes over rate; 0 for a layer that is on the device."""
 
 
+class Step(NamedTuple):
+    """A streamed layer, and the compute from its end to the next streamed one."""
+
+    ring: int
+    copy: float
+    """Latency and bytes over rate."""
+    seconds: float
+    gap: float
+
+
 def run_seconds(passes: int, loose: float, layers: Sequence[Layer], slots: Sequence[int], contention: float) -> float:
     """Seconds of ``passes`` passes over ``layers``, from cold rings to the end of the last layer.
 
@@ -42,9 +52,14 @@ def run_seconds(passes: int, loose: float, layers: Sequence[Layer], slots: Seque
     passes; nothing is copied after its last use.
     """
     lead, streamed = _steps(loose, layers)
-    if not streamed or passes <= 0:
+    return step_seconds(passes, lead, streamed, slots, contention)
+
+
+def step_seconds(passes: int, lead: float, steps: Sequence[Step], slots: Sequence[int], contention: float) -> float:
+    """`run_seconds` of a run that is already in steps; ``lead`` is the compute of a pass before the first of them."""
+    if not steps or passes <= 0:
         return max(passes, 0) * lead
-    return _Simulation(lead, streamed, slots, contention).run(passes)
+    return _Simulation(lead, steps, slots, contention).run(passes)
 
 
 def copy_seconds(passes: int, layers: Sequence[Layer]) -> float:
@@ -68,37 +83,30 @@ def least_seconds(passes: int, loose: float, layers: Sequence[Layer], contention
     return max(passes * compute + copies * (1 - 1 / contention) + idle / contention, copies + tail)
 
 
-class _Step(NamedTuple):
-    """A streamed layer, and the compute from its end to the next streamed one."""
-
-    ring: int
-    copy: float
-    seconds: float
-    gap: float
-
-
-def _steps(loose: float, layers: Sequence[Layer]) -> tuple[float, list[_Step]]:
-    lead = loose
-    steps: list[_Step] = []
+def _steps(loose: float, layers: Sequence[Layer]) -> tuple[float, list[Step]]:
+    streamed: list[Layer] = []
+    gaps = [loose]
     for layer in layers:
-        if layer.ring >= 0:
-            steps.append(_Step(layer.ring, layer.copy_seconds, layer.seconds, 0.0))
-        elif steps:
-            steps[-1] = steps[-1]._replace(gap=steps[-1].gap + layer.seconds)
+        if layer.ring < 0:
+            gaps[-1] += layer.seconds
         else:
-            lead += layer.seconds
-    return lead, steps
+            streamed.append(layer)
+            gaps.append(0.0)
+    return gaps[0], [
+        Step(layer.ring, layer.copy_seconds, layer.seconds, gap) for layer, gap in zip(streamed, gaps[1:], strict=True)
+    ]
 
 
 class _Simulation:
     """The state of both engines. Times count from the start of the pass that runs."""
 
-    def __init__(self, lead: float, steps: list[_Step], slots: Sequence[int], contention: float) -> None:
+    def __init__(self, lead: float, steps: Sequence[Step], slots: Sequence[int], contention: float) -> None:
         self.lead = lead
         self.steps = steps
         self.free = list(slots)
-        self.guard = max(slots) + 1
-        """No ring runs further ahead than its slots, so only so many passes at the end differ."""
+        of_ring = Counter(step.ring for step in steps)
+        self.guard = max(-(-slots[ring] // count) for ring, count in of_ring.items())
+        """No ring runs further ahead than its slots, so only in so many passes at the end a copy is left out."""
         self.contention = contention
         self.ready: deque[float] = deque()
         """Ends of the copies that no layer has used yet, in order."""
@@ -112,14 +120,15 @@ class _Simulation:
         copies_left = passes * len(self.steps)
         copies_left = self._fill(0.0, copies_left)
         left = passes
-        before: tuple[float, ...] | None = None
-        marks: tuple[int, ...] | None = None
+        before: list[float] | None = None
+        marks: list[int] | None = None
         while left:
             took, copies_left = self._pass(copies_left)
             total += took
             left -= 1
-            state = (took, self.copied, *self.ready)
-            now_marks = (self.head, *self.free)
+            state = [self.copied, *self.ready]
+            now_marks = [self.head, *self.free]
+            # The pass that led from a state back to it is the pass that follows as well.
             if left > self.guard and marks == now_marks and before is not None and _close(before, state, took):
                 skipped = left - self.guard
                 total += skipped * took
@@ -165,6 +174,6 @@ class _Simulation:
         return copies_left
 
 
-def _close(before: tuple[float, ...], after: tuple[float, ...], scale: float) -> bool:
+def _close(before: Sequence[float], after: Sequence[float], scale: float) -> bool:
     limit = SAME_STATE * scale
     return len(before) == len(after) and all(abs(a - b) <= limit for a, b in zip(before, after, strict=True))
