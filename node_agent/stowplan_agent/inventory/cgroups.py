@@ -1,14 +1,15 @@
 """The memory caps of this process's cgroup and of every ancestor it can see, in both versions of cgroups.
 
 A pod's cap may be on any level: on the container, on the pod above it, on a slice above that. What counts as used is
-what cannot be taken back: pages of files are, pages of shared memory are not, though the kernel counts those as file
-pages too. A page cache full of the checkpoint must not look like a full pod (RUNTIME.md, 14).
+what cannot be taken back. The kernel takes pages of files back, but not those of shared memory, which it counts as file
+pages too, nor file pages that are locked, which it keeps off its lists of evictable ones. A page cache full of the
+checkpoint must not look like a full pod (RUNTIME.md, 14).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -53,14 +54,14 @@ def _caps_v2(folder: Path, name: str) -> Iterator[Cap]:
         limit = _number(folder / file)
         if limit is not None:
             stat = _stat(folder / "memory.stat")
-            used = _used(_number(folder / "memory.current"), stat.get("file", 0), stat.get("shmem", 0))
+            used = _used(_number(folder / "memory.current"), stat, "file", "")
             yield Cap(f"{file} of cgroup {name}", limit, used)
 
 
 def _caps_v1(folder: Path, name: str) -> Iterator[Cap]:
     stat = _stat(folder / "memory.stat")
-    cache, shmem = (stat.get(f"total_{key}", stat.get(key, 0)) for key in ("cache", "shmem"))
-    used = _used(_number(folder / "memory.usage_in_bytes"), cache, shmem)
+    # without total_ the numbers are of this cgroup alone, and its usage is of all below it
+    used = _used(_number(folder / "memory.usage_in_bytes"), stat, "cache", "total_" if "total_cache" in stat else "")
     limit = _number(folder / "memory.limit_in_bytes")
     if limit is not None:
         yield Cap(f"memory.limit_in_bytes of cgroup {name}", limit, used)
@@ -70,8 +71,13 @@ def _caps_v1(folder: Path, name: str) -> Iterator[Cap]:
         yield Cap(f"hierarchical_memory_limit of cgroup {name}", above, used)
 
 
-def _used(current: int | None, file: int, shmem: int) -> int:
-    return max((current or 0) - max(file - shmem, 0), 0)
+def _used(current: int | None, stat: Mapping[str, int], file: str, prefix: str) -> int:
+    """Bytes in use less those that the kernel can take back; ``file`` is what this version calls pages of files."""
+    reclaimable = max(stat.get(prefix + file, 0) - stat.get(f"{prefix}shmem", 0), 0)
+    evictable = [stat[key] for key in (f"{prefix}active_file", f"{prefix}inactive_file") if key in stat]
+    if len(evictable) == 2:
+        reclaimable = min(reclaimable, sum(evictable))
+    return max((current or 0) - reclaimable, 0)
 
 
 def _own_groups(root: Path) -> Iterator[tuple[int, str]]:

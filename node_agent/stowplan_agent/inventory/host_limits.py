@@ -3,6 +3,9 @@
 In a pod the kernel shows the memory of the whole machine, and a process that believes it is killed. The tightest of all
 limits counts: the kernel's, each cgroup's, and one that the user set (RUNTIME.md, 14). Nothing is cached: call again
 before each decision, for what others take changes.
+
+A virtual machine may show less than it will have: its MemTotal grows as memory is used. Then the size of its memory
+blocks is the kernel's word; and where a cgroup grants more than a MemTotal that was seen to grow, the cgroup's counts.
 """
 
 from __future__ import annotations
@@ -15,6 +18,14 @@ from stowplan_agent.inventory.cgroups import Cap, cgroup_caps
 from stowplan_agent.inventory.errors import InventoryError
 
 KIB: Final = 1024
+RESERVE_SHARE: Final = 20
+RESERVE_LEAST: Final = 256 << 20
+"""Host memory left to the process: a twentieth of the limit or 256 MiB, whichever is more, unless the spec says."""
+GROWS_BEYOND: Final = (9, 8)
+"""Memory blocks of more than 9/8 of MemTotal: firmware and the kernel itself keep a few percent, never this much."""
+BLOCKS: Final = "sys/devices/system/memory"
+_first_totals: Final[dict[Path, int]] = {}
+"""The first MemTotal seen below each root: no limit, only what tells a machine that grows from one that does not."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +49,15 @@ class HostLimits:
         """The name of the limit that leaves least."""
         return self.tightest.name
 
+    def pin_budget(self, reserve: int | None = None) -> int:
+        """Bytes that host copies and pins may take: the headroom less ``reserve``, or less the default one."""
+        return max(self.headroom - host_reserve(self.tightest.limit, reserve), 0)
+
+
+def host_reserve(limit_bytes: int, stated: int | None = None) -> int:
+    """Bytes of host memory that plans leave free under a limit: what the spec states, or the default."""
+    return stated if stated is not None else max(limit_bytes // RESERVE_SHARE, RESERVE_LEAST)
+
 
 def read_host_limits(
     root: Path = Path("/"), *, explicit: int | None = None, explicit_name: str = "the memory limit set"
@@ -53,14 +73,46 @@ def read_host_limits(
             raise InventoryError(f"{explicit_name} is {explicit} bytes; set more than 0, such as 8Gi")
         status = _kib_fields(root / "proc/self/status")
         caps.append(Cap(explicit_name, explicit, status.get("RssAnon", 0) + status.get("RssShmem", 0)))
-    caps += cgroup_caps(root)
-    memory = _kib_fields(root / "proc/meminfo")
-    if "MemTotal" in memory:
-        available = memory.get("MemAvailable", memory.get("MemFree", 0))
-        caps.append(Cap("MemAvailable of the machine", memory["MemTotal"], memory["MemTotal"] - available))
+    grants = cgroup_caps(root)
+    caps += grants
+    machine = _machine(root)
+    if machine is not None and not (_has_grown(root, machine) and any(cap.limit > machine.limit for cap in grants)):
+        caps.append(machine)
     if not caps:
         raise InventoryError(f"{root / 'proc/meminfo'} tells no memory size; set an explicit memory limit")
     return HostLimits(tuple(caps))
+
+
+def _machine(root: Path) -> Cap | None:
+    """The kernel's own word; None where it says nothing."""
+    memory = _kib_fields(root / "proc/meminfo")
+    total = memory.get("MemTotal")
+    if total is None:
+        return None
+    used = total - memory.get("MemAvailable", memory.get("MemFree", 0))
+    blocks = _block_bytes(root / BLOCKS, total)
+    if blocks is not None:
+        # as of MemTotal on machines of a fixed size: the kernel's own tables take a 64th of what it manages
+        return Cap("memory blocks of the machine", blocks - blocks // 64, used)
+    return Cap("MemAvailable of the machine", total, used)
+
+
+def _block_bytes(folder: Path, total: int) -> int | None:
+    """The bytes of the memory blocks that are online, where they are far more than ``total``; else None."""
+    try:
+        size = int((folder / "block_size_bytes").read_text(encoding="ascii"), 16)
+        blocks = list(folder.glob("memory[0-9]*"))
+        more, less = GROWS_BEYOND
+        if size * len(blocks) * less <= total * more:
+            return None
+        online = sum((block / "state").read_text(encoding="ascii").strip() == "online" for block in blocks)
+    except (OSError, ValueError):
+        return None
+    return size * online if size * online * less > total * more else None
+
+
+def _has_grown(root: Path, machine: Cap) -> bool:
+    return machine.limit > _first_totals.setdefault(root, machine.limit)
 
 
 def _kib_fields(path: Path) -> dict[str, int]:

@@ -10,18 +10,8 @@ from stowplan_agent.calibration import Machine
 from stowplan_agent.lifecycle.settings import StartSettings
 from stowplan_agent.planning.limits import LEAST_RESERVE, MEASURED_DIVISOR
 
-HOST_RESERVE_SHARE: Final = 20
-HOST_RESERVE_LEAST: Final = 256 << 20
-"""Host memory left to the process: a twentieth of the limit or 256 MiB, whichever is more, unless the spec says."""
 NODE: Final = "node"
 """The one node of a record with one rank."""
-
-
-def host_reserve(limit_bytes: int, stated: int | None) -> int:
-    """Bytes of host memory that plans leave free under a limit: what the spec states, or the default."""
-    if stated is not None:
-        return stated
-    return max(limit_bytes // HOST_RESERVE_SHARE, HOST_RESERVE_LEAST)
 
 
 def device_reserve(machine: Machine) -> int:
@@ -38,28 +28,40 @@ def read_host(settings: StartSettings) -> inventory.HostLimits:
     )
 
 
+def host_room(
+    settings: StartSettings, accelerator: Accelerator, host: inventory.HostLimits, *, held_bytes: int = 0
+) -> int:
+    """Bytes of host copies that plans may have under ``host``, of which ``held_bytes`` are there already.
+
+    That is what is free, less the reserve, and less what an emulated card has not taken yet of its memory.
+    """
+    still_to_come = accelerator.capacity_bytes() - accelerator.counters().allocated
+    budget = host.pin_budget(settings.spec.residency.host_reserve) + held_bytes
+    return max(0, budget - (still_to_come if _is_host_memory(accelerator) else 0))
+
+
+def _is_host_memory(accelerator: Accelerator) -> bool:
+    return accelerator.name == "emulated"
+
+
 def read_machine(settings: StartSettings, accelerator: Accelerator, found: inventory.Inventory) -> Machine:
     """The limits of this pod. Raises `InventoryError` where no placement can fit them, before anything is loaded."""
     host = read_host(settings)
-    emulated = accelerator.name == "emulated"
     capacity, outside = accelerator.capacity_bytes(), accelerator.outside_bytes()
     inventory.check_need(
         inventory.predict_need(found),
         device_bytes=max(0, capacity - outside),
         device=accelerator.product,
         host=host,
-        device_is_host=emulated,
+        device_is_host=_is_host_memory(accelerator),
     )
-    residency = settings.spec.residency
-    device_in_host = capacity if emulated else 0
-    reserve = host_reserve(host.tightest.limit, residency.host_reserve)
-    room = max(0, host.headroom - reserve - device_in_host)
+    room = host_room(settings, accelerator, host)
     return Machine(
         node=NODE,
         device=accelerator.product,
         capacity_bytes=capacity,
         outside_bytes=outside,
-        reserve_bytes=residency.device_reserve,
+        reserve_bytes=settings.spec.residency.device_reserve,
         pinnable_bytes=room,
         host_bytes=room,
     )

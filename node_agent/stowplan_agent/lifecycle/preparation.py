@@ -20,7 +20,7 @@ from stowplan_agent.accelerators.choice import AcceleratorError
 from stowplan_agent.calibration import CalibrationError, Machine, build_record, measure_link
 from stowplan_agent.inventory.frames import FrameContract, frame_contract
 from stowplan_agent.lifecycle.errors import StartError
-from stowplan_agent.lifecycle.limits import device_reserve, read_host, read_machine
+from stowplan_agent.lifecycle.limits import device_reserve, host_room, read_host, read_machine
 from stowplan_agent.lifecycle.preferences import check_fixed, check_names
 from stowplan_agent.lifecycle.probe import Probe, Probed, workload_of
 from stowplan_agent.lifecycle.session import Session
@@ -33,6 +33,7 @@ from stowplan_agent.planning import seed_placement
 from stowplan_agent.transaction import Reference
 from stowplan_agent.weights import EntryError, WeightsEngine
 from stowplan_agent.weights.adoption import AdoptionError
+from stowplan_agent.weights.ledger import Tier
 from stowplan_api.contract import PlacementReason
 from stowplan_api.diffusion_deployment import Shape
 from stowplan_api.placement import Placement
@@ -170,8 +171,7 @@ class Preparation:
                 ),
                 {workload_of(shape): probe.observations for shape, probe in zip(shapes, probed, strict=True)},
                 parts,
-                # By now libraries have taken what they keep outside the allocator.
-                replace(self._machine, outside_bytes=self.session.accelerator.outside_bytes()),
+                self._machine_now(),
                 self._link,
                 provenance=provenance,
                 extrapolated=bool(lighter),
@@ -200,6 +200,19 @@ class Preparation:
         if locked is not None:
             _log.warning("the driver locks no more than %d bytes of host memory", locked)
             self._machine = replace(self._machine, pinnable_bytes=min(self._machine.pinnable_bytes, locked))
+
+    def _machine_now(self) -> Machine:
+        """The limits anew, before a plan is made for them: libraries and neighbours have taken memory since."""
+        accelerator, ledger, before = self.session.accelerator, self.session.engine.ledger, self._machine
+        held = ledger.total(Tier.PINNED) + ledger.total(Tier.PAGEABLE)
+        room = host_room(self._settings, accelerator, read_host(self._settings), held_bytes=held)
+        refused = before.pinnable_bytes < before.host_bytes
+        return replace(
+            before,
+            outside_bytes=accelerator.outside_bytes(),
+            host_bytes=room,
+            pinnable_bytes=min(room, before.pinnable_bytes) if refused else room,
+        )
 
     def _check_spec(self) -> None:
         checkpoint, shapes = self._checkpoint, self._spec.workload.shapes

@@ -39,6 +39,13 @@ def v1(folder: str, limit: int, usage: int = 0, **stat: int) -> Files:
     return files | {f"{folder}/memory.stat": lines}
 
 
+def blocks(count: int, *, first: int = 0, state: str = "online") -> Files:
+    """Memory blocks of 1 GiB as the kernel lists them."""
+    folder = "sys/devices/system/memory"
+    files: Files = {f"{folder}/block_size_bytes": f"{GIB:x}"}
+    return files | {f"{folder}/memory{first + number}/state": state for number in range(count)}
+
+
 CASES: dict[str, tuple[Files, int, str]] = {
     "no cgroup: what is available": (HOST, TIB, "MemAvailable of the machine"),
     "an old kernel without MemAvailable": (
@@ -84,6 +91,47 @@ CASES: dict[str, tuple[Files, int, str]] = {
         | v1(f"{V1}/pods/pod1/c1", 80 * GIB, 70 * GIB, total_cache=60 * GIB, total_shmem=5 * GIB, cache=1, shmem=0),
         65 * GIB,
         "memory.limit_in_bytes of cgroup /pods/pod1/c1",
+    ),
+    "H6 locked pages of files stay": (
+        IN_POD
+        | v2(
+            f"{V2}/pods/pod1/c1",
+            80 * GIB,
+            70 * GIB,
+            file=60 * GIB,
+            shmem=5 * GIB,
+            active_file=10 * GIB,
+            inactive_file=20 * GIB,
+            unevictable=25 * GIB,
+        ),
+        40 * GIB,
+        "memory.max of cgroup /pods/pod1/c1",
+    ),
+    "H6 locked pages of files stay in version 1": (
+        IN_POD_V1
+        | v1(
+            f"{V1}/pods/pod1/c1",
+            80 * GIB,
+            70 * GIB,
+            total_cache=60 * GIB,
+            total_shmem=5 * GIB,
+            total_active_file=10 * GIB,
+            total_inactive_file=20 * GIB,
+            active_file=1,
+            inactive_file=1,
+        ),
+        40 * GIB,
+        "memory.limit_in_bytes of cgroup /pods/pod1/c1",
+    ),
+    "H6 version 1 without totals": (
+        IN_POD_V1 | v1(f"{V1}/pods/pod1/c1", 8 * GIB, 7 * GIB, cache=6 * GIB, shmem=GIB),
+        6 * GIB,
+        "memory.limit_in_bytes of cgroup /pods/pod1/c1",
+    ),
+    "H6 anonymous memory and shared memory are not given back": (
+        IN_POD | v2(f"{V2}/pods/pod1/c1", 80 * GIB, 70 * GIB, anon=60 * GIB, file=5 * GIB, shmem=5 * GIB),
+        10 * GIB,
+        "memory.max of cgroup /pods/pod1/c1",
     ),
     "H5 version 1, own cap": (
         IN_POD_V1 | v1(f"{V1}/pods/pod1/c1", 8 * GIB, GIB),
@@ -131,6 +179,31 @@ CASES: dict[str, tuple[Files, int, str]] = {
         | v2("my cg/p", GIB),
         GIB,
         "memory.max of cgroup /p",
+    ),
+    "a machine that shows less than its memory blocks": (
+        {"proc/meminfo": f"MemTotal: {4 * GIB // KIB} kB\nMemAvailable: {3 * GIB // KIB} kB\n"} | blocks(64),
+        63 * GIB - GIB,
+        "memory blocks of the machine",
+    ),
+    "a machine that shows less, under a cap": (
+        {"proc/meminfo": f"MemTotal: {4 * GIB // KIB} kB\nMemAvailable: {3 * GIB // KIB} kB\n"}
+        | {"proc/self/cgroup": "0::/pod"}
+        | v2(f"{V2}/pod", 32 * GIB, GIB)
+        | blocks(64),
+        31 * GIB,
+        "memory.max of cgroup /pod",
+    ),
+    "memory blocks that are offline are not there": (
+        {"proc/meminfo": f"MemTotal: {4 * GIB // KIB} kB\nMemAvailable: {3 * GIB // KIB} kB\n"}
+        | blocks(4)
+        | blocks(60, first=4, state="offline"),
+        3 * GIB,
+        "MemAvailable of the machine",
+    ),
+    "a machine whose kernel keeps the usual few percent": (
+        {"proc/meminfo": f"MemTotal: {62 * GIB // KIB} kB\nMemAvailable: {60 * GIB // KIB} kB\n"} | blocks(64),
+        60 * GIB,
+        "MemAvailable of the machine",
     ),
     "a group whose folder is gone": (IN_POD | v2(f"{V2}/pods", 8 * GIB), 8 * GIB, "memory.max of cgroup /pods"),
 }
@@ -184,6 +257,36 @@ def test_limits_are_read_anew_each_time(tmp_path: Path) -> None:
     before = read_host_limits(tmp_path).headroom
     tree(tmp_path, v2(f"{V2}/pods/pod1/c1", 8 * GIB, 3 * GIB))
     assert (before, read_host_limits(tmp_path).headroom) == (7 * GIB, 5 * GIB)
+
+
+def meminfo(total: int, available: int) -> Files:
+    return {"proc/meminfo": f"MemTotal: {total // KIB} kB\nMemAvailable: {available // KIB} kB\n"}
+
+
+def test_a_memtotal_that_grew_does_not_overrule_a_cgroup_that_grants_more(tmp_path: Path) -> None:
+    """A cap above a MemTotal that stays is none; above one that is seen to grow, it is what the machine will have."""
+    tree(tmp_path, meminfo(8 * GIB, 7 * GIB) | {"proc/self/cgroup": "0::/pod"} | v2(f"{V2}/pod", 32 * GIB, GIB))
+    assert read_host_limits(tmp_path).decided_by == "MemAvailable of the machine"
+    tree(tmp_path, meminfo(12 * GIB, 2 * GIB))
+    limits = read_host_limits(tmp_path)
+    assert (limits.headroom, limits.decided_by) == (31 * GIB, "memory.max of cgroup /pod")
+    tree(tmp_path, meminfo(64 * GIB, 2 * GIB))
+    assert read_host_limits(tmp_path).headroom == 2 * GIB, "grown beyond the cap, others have taken it"
+
+
+def test_a_memtotal_that_grew_counts_where_no_cgroup_says_more(tmp_path: Path) -> None:
+    for total, available in ((8, 7), (12, 2)):
+        tree(tmp_path, meminfo(total * GIB, available * GIB))
+        assert read_host_limits(tmp_path).headroom == available * GIB
+
+
+@pytest.mark.parametrize(
+    ("limit", "stated", "budget"),
+    [(80, None, 65 - 4), (80, 10 * GIB, 55), (80, 0, 65), (80, 99 * GIB, 0)],
+)
+def test_the_pin_budget_is_headroom_less_a_reserve(limit: int, stated: int | None, budget: int, tmp_path: Path) -> None:
+    used = v2(f"{V2}/pods/pod1/c1", limit * GIB, 70 * GIB, file=60 * GIB, shmem=5 * GIB)
+    assert read_host_limits(tree(tmp_path, IN_POD | used)).pin_budget(stated) == budget * GIB
 
 
 def test_what_cannot_be_understood_is_refused(tmp_path: Path) -> None:

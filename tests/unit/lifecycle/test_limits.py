@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stowplan_agent.calibration import Machine
-from stowplan_agent.lifecycle.limits import device_reserve, host_reserve
+from stowplan_agent.inventory import host_reserve
+from stowplan_agent.lifecycle.limits import device_reserve
 
 MIB, GIB = 1 << 20, 1 << 30
 
