@@ -30,6 +30,11 @@ class Cost(Model):
 
     feasible: bool
     seconds: float
+    """One request, averaged over workloads by weight."""
+    workload_seconds: Annotated[dict[str, float], Field(exclude_if=lambda value: len(value) < 2)] = Field(
+        default_factory=dict
+    )
+    """One request of each workload; absent where there is only one."""
     device_bytes: tuple[tuple[int, ...], ...]
     """Interval by rank, without the reserve."""
     locked_bytes: dict[str, int]

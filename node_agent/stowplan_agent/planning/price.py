@@ -55,10 +55,11 @@ def price_of(
         *device_violations(record, device),
         *node_violations(record, locked, host),
     )
-    seconds = sum(course.share * _course_seconds(record, course, layouts, stays) for course in timeline.courses)
+    each = [_course_seconds(record, course, layouts, stays) for course in timeline.courses]
     return Cost(
         feasible=not violations,
-        seconds=seconds,
+        seconds=sum(course.share * seconds for course, seconds in zip(timeline.courses, each, strict=True)),
+        workload_seconds={course.workload: seconds for course, seconds in zip(timeline.courses, each, strict=True)},
         device_bytes=device,
         locked_bytes=locked,
         host_bytes=host,

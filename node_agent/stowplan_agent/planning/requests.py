@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from stowplan_agent.planning.price import cost
-from stowplan_api.placement import Placement
 from stowplan_api.record import CalibrationRecord
 
 
@@ -39,10 +37,3 @@ def with_workloads(record: CalibrationRecord, names: Collection[str]) -> Calibra
             ),
         }
     )
-
-
-def seconds_by_workload(record: CalibrationRecord, placement: Placement) -> dict[str, float]:
-    """Seconds of one request of each workload; their average by weight is the ``seconds`` of `cost`."""
-    return {
-        workload.name: cost(with_workloads(record, [workload.name]), placement).seconds for workload in record.workloads
-    }

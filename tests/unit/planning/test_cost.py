@@ -243,4 +243,6 @@ def test_many_prices_at_once_are_the_same_prices(name: str) -> None:
     for placement, priced in zip(some, costs(record, some), strict=True):
         alone = cost(record, placement)
         assert priced.seconds == pytest.approx(alone.seconds, rel=1e-11)
-        assert priced.model_copy(update={"seconds": alone.seconds}) == alone
+        assert priced.workload_seconds == pytest.approx(alone.workload_seconds, rel=1e-11)
+        same = {"seconds": alone.seconds, "workload_seconds": alone.workload_seconds}
+        assert priced.model_copy(update=same) == alone

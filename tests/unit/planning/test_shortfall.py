@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan_agent.planning import cost, solve, with_device_memory, with_host_memory
-from stowplan_agent.planning.requests import seconds_by_workload, with_activations, with_workloads
+from stowplan_agent.planning.requests import with_activations, with_workloads
 from stowplan_agent.planning.setting import setting_of
 from stowplan_agent.planning.shortfall import smallest_peak
 from stowplan_api.plan import Change, Plan
@@ -138,7 +138,9 @@ def test_the_seconds_of_each_workload_average_to_those_of_the_price() -> None:
     record = two_workloads(1, 2, card=16)
     plan = solve(record)
     assert plan.placement is not None and plan.cost is not None
-    seconds = seconds_by_workload(record, plan.placement)
+    seconds = plan.cost.workload_seconds
+    for name, one in seconds.items():
+        assert cost(with_workloads(record, [name]), plan.placement).seconds == pytest.approx(one)
     assert seconds["film"] > 3.9 * seconds["clip"]
     assert (3 * seconds["clip"] + seconds["film"]) / 4 == pytest.approx(plan.cost.seconds)
 
