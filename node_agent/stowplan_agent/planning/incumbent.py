@@ -84,7 +84,7 @@ class Incumbent:
             if not frame.pins_scarce:
                 # Where pins are scarce several open rows stand for what lies between them.
                 mask &= seconds + sum(each[3] for each in others) <= budget
-            kept.append(rows.take(mask))
+            kept.append(rows if mask.all() else rows.take(mask))
         return kept
 
     def front(self, rows: Rows, component: int) -> Rows:

@@ -96,7 +96,7 @@ class Search(Incumbent):
 
     def _part(self, pools: Sequence[Rows]) -> None:
         """Search a part of the space: split it where the bound is not sharp, until it is small enough to go through."""
-        look = True
+        look = improving = True
         while True:
             if look:
                 few = [rows.take(sampled(self.dual, rows, c)) for c, rows in enumerate(pools)]
@@ -104,7 +104,9 @@ class Search(Incumbent):
             pools = self.within(pools)
             if not all(map(len, pools)):
                 return
-            if look and self._improve(pools):
+            # What is best is found in the end anyway: a look that found nothing is not worth another one.
+            improving = look and improving and self._improve(pools)
+            if improving:
                 pools = self.within(pools)
             look = any(rows.open.any() for rows in pools)
             if look:
