@@ -10,7 +10,13 @@ import typer
 
 from stowplan_agent.cli.output import INFEASIBLE, Output, out, print_json, user_errors
 from stowplan_agent.cli.plan import DeviceMemory, HostMemory, on_machine
-from stowplan_agent.report.explanation import explanation_json, explanation_table, infeasible_lines, worth_lines
+from stowplan_agent.report.explanation import (
+    explanation_json,
+    explanation_table,
+    infeasible_lines,
+    workload_lines,
+    worth_lines,
+)
 from stowplan_agent.report.provenance import estimate_note
 from stowplan_api.model import ContractError
 from stowplan_api.placement import Placement
@@ -46,7 +52,7 @@ def explain(
             out.print(line, soft_wrap=True)
     else:
         out.print(explanation_table(model, answer, component))
-        for line in worth_lines(answer):
+        for line in (*workload_lines(answer), *worth_lines(answer)):
             out.print(line, soft_wrap=True)
     if note and output is Output.TABLE:
         out.print(note, soft_wrap=True)

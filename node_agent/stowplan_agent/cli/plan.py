@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from stowplan_agent.cli.output import INFEASIBLE, Output, out, print_json, user_errors, wide_table
+from stowplan_agent.report.explanation import infeasible_lines, move_lines, workload_lines, worth_lines
 from stowplan_agent.report.provenance import estimate_note
 from stowplan_api.model import ContractError
 from stowplan_api.placement import Placement
@@ -76,11 +77,8 @@ def show(record: CalibrationRecord, answer: Plan) -> None:
     if note:
         out.print(note, soft_wrap=True)
     if answer.status == "Infeasible":
-        out.print(f"{name}: no placement fits.", soft_wrap=True)
-        for violation in answer.shortfalls:
-            out.print(f"  short: {violation.message}", soft_wrap=True)
-        for change in answer.would_fit:
-            out.print(f"  would fit: {change.message}", soft_wrap=True)
+        for line in infeasible_lines(name, answer):
+            out.print(line, soft_wrap=True)
         return
     assert answer.cost is not None
     table = wide_table("component", "chosen", "why", title=f"{name}: {answer.cost.seconds:.4g} s a request")
@@ -89,16 +87,8 @@ def show(record: CalibrationRecord, answer: Plan) -> None:
         table.add_row(explanation.component, explanation.chosen, f"{lost}{explanation.because}")
     out.print(table)
     out.print(_peaks(record, answer))
-    if answer.worth is not None:
-        for what, saved in (
-            ("device memory", answer.worth.device_seconds_per_gib),
-            ("host memory", answer.worth.host_seconds_per_gib),
-        ):
-            if saved is not None:
-                out.print(f"One more GiB of {what} would save {saved:.4g} s a request.")
-    for number, move in enumerate(answer.moves, 1):
-        before = move.from_.mode if move.from_ else "nothing"
-        out.print(f"Move {number}: {move.component}, {before} to {move.to.mode}")
+    for line in (*workload_lines(answer), *worth_lines(answer), *move_lines(answer)):
+        out.print(line, soft_wrap=True)
     out.print(f"Proven by {answer.proof['solver']} over {answer.proof['space']}.")
 
 

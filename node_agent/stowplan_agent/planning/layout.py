@@ -123,7 +123,7 @@ def _group_problems(component: Component, entry: ComponentPlacement, ranks: int)
         return [f"component {component.name} has no repeated layers, so it cannot be Layerwise"]
     problems = []
     placed = {group.name: group for group in entry.groups or ()}
-    for name in known.keys() - placed.keys():
+    for name in (one for one in known if one not in placed):
         problems.append(f"component {component.name} has no entry for its group {name}")
     for name, choice in placed.items():
         where = f"group {name} of component {component.name}"

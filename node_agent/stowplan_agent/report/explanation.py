@@ -48,12 +48,37 @@ def explanation_table(model: str, plan: Plan, component: str | None = None) -> T
 
 
 def infeasible_lines(model: str, plan: Plan) -> list[str]:
-    """Where nothing fits: what is short, and each smallest change that would do."""
+    """Where nothing fits: what is short, and each smallest change that would do; or that no move leads to what fits."""
+    reason = plan.proof.get("reason")
+    first = f"{model}: {reason}." if reason else f"{model}: no placement fits."
     return [
-        f"{model}: no placement fits.",
+        first,
         *(f"  short: {violation.message}" for violation in plan.shortfalls),
         *(f"  would fit: {change.message}" for change in plan.would_fit),
     ]
+
+
+def workload_lines(plan: Plan) -> list[str]:
+    """The seconds of each workload, where there are several; the title has their average by weight."""
+    seconds = plan.cost.workload_seconds if plan.cost else {}
+    if len(seconds) < 2:
+        return []
+    return [f"Workload {name}: {taken:.4g} s a request." for name, taken in seconds.items()]
+
+
+def move_lines(plan: Plan) -> list[str]:
+    """The moves in a safe order, and what is lost where no order leads to the best placement."""
+    lines = []
+    if "withoutMovesSeconds" in plan.proof and plan.cost:
+        best = plan.proof["withoutMovesSeconds"]
+        lines.append(
+            f"A request of {best:.4g} s would fit, but no order of moves from the current placement stays within "
+            f"limits on the way to it; this is the best that one leads to."
+        )
+    for number, move in enumerate(plan.moves, 1):
+        before = move.from_.mode if move.from_ else "nothing"
+        lines.append(f"Move {number}: {move.component}, {before} to {move.to.mode}")
+    return lines
 
 
 def worth_lines(plan: Plan) -> list[str]:
