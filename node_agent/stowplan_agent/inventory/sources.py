@@ -1,7 +1,7 @@
 """From where a deployment says its model is, to a folder on this machine.
 
-``file:///path`` and ``pvc://CLAIM/path`` are used in place; ``hf://ORG/NAME`` is downloaded once into the cache of
-huggingface_hub, which resumes and verifies. Only that last case needs a package, and it is imported only then.
+``file:///path`` and ``pvc://CLAIM/path`` are used in place and nothing is ever written there; ``hf://ORG/NAME`` is
+downloaded once (`hub`). Only that last case needs a package, and it is imported only then.
 """
 
 from __future__ import annotations
@@ -13,12 +13,10 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from stowplan_agent.inventory.errors import InventoryError
+from stowplan_agent.inventory.hub import hub_download
 
 SCHEMES: Final = "file:///PATH, pvc://CLAIM/PATH or hf://ORG/NAME"
 REPOSITORY: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-PATTERNS: Final = ("*.json", "*.safetensors", "*.txt", "*.model")
-"""Configs, weights and tokenizers; no second copy of the weights in another format, and no code."""
-
 Download = Callable[[str, str], str]
 """Repository and revision to the folder that holds it."""
 
@@ -52,24 +50,6 @@ def resolve_source(
     if not exists:
         raise InventoryError(f"source {source!r} does not exist: there is no {path}; correct the path")
     return path
-
-
-def hub_download(repository: str, revision: str) -> str:
-    """Download a repository of the hub, with progress on standard error; returns its folder in the cache."""
-    try:
-        from huggingface_hub import snapshot_download
-    except ImportError:
-        raise InventoryError(
-            f"hf://{repository} needs the package huggingface_hub; install stowplan[agent], or use file:// or pvc://"
-        ) from None
-    try:
-        return str(snapshot_download(repository, revision=revision, allow_patterns=list(PATTERNS)))
-    except Exception as error:  # the client raises its own, its HTTP library's and the system's errors
-        reason = " ".join(str(error).split())[:200]
-        raise InventoryError(
-            f"hf://{repository} at revision {revision} cannot be downloaded ({reason}); "
-            "correct the name, give access to it, or use file:// or pvc://"
-        ) from error
 
 
 def _repository(source: str) -> str:

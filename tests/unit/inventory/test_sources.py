@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 
+from stowplan_agent.inventory import read_checkpoint, take_inventory
 from stowplan_agent.inventory.errors import InventoryError
-from stowplan_agent.inventory.sources import hub_download, resolve_source
+from stowplan_agent.inventory.hub import hub_download
+from stowplan_agent.inventory.sources import resolve_source
 
 
 def test_local_folders_are_used_in_place(tmp_path: Path) -> None:
@@ -70,20 +72,55 @@ def test_without_the_hub_client_the_sentence_says_what_to_install(monkeypatch: p
         hub_download("org/name", "main")
 
 
-def test_the_hub_client_downloads_only_what_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[tuple[Any, Any]] = []
-    client = ModuleType("huggingface_hub")
+@pytest.mark.parametrize(
+    ("number", "says"),
+    [
+        (
+            errno.ENOSPC,
+            "hf://org/name does not fit on the disk of {cache}, which is full; make room, or set HF_HOME to",
+        ),
+        (errno.EDQUOT, "which is full"),
+        (errno.EROFS, "hf://org/name cannot be written to {cache} (Read-only file system); set HF_HOME to a folder"),
+        (errno.EACCES, "(Permission denied); set HF_HOME to a folder that can be"),
+    ],
+)
+def test_trouble_with_the_disk_is_one_sentence(
+    number: int, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def snapshot_download(repository: str, *, dry_run: bool = False, **options: object) -> list[object]:
+        if dry_run:
+            return []
+        raise RuntimeError("a file failed") from OSError(number, os.strerror(number), "x")
 
-    def snapshot_download(*args: Any, **options: Any) -> str:
-        calls.append((args, options))
-        if options["revision"] == "gone":
-            raise RuntimeError("404\nno such revision")
-        return "folder"
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(InventoryError) as refusal:
+        hub_download("org/name", "main")
+    assert says.format(cache=tmp_path) in str(refusal.value)
 
-    client.snapshot_download = snapshot_download  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "huggingface_hub", client)
-    assert hub_download("org/name", "main") == "folder"
-    assert calls[0][0] == ("org/name",)
-    assert "*.safetensors" in calls[0][1]["allow_patterns"] and "*.bin" not in calls[0][1]["allow_patterns"]
-    with pytest.raises(InventoryError, match=r"org/name at revision gone cannot be downloaded \(404 no such rev"):
-        hub_download("org/name", "gone")
+
+def test_secrets_are_not_in_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def snapshot_download(repository: str, **options: object) -> str:
+        raise ConnectionError("Bearer hf_Secret1 my-token at https://cdn.example/file?X-Signature=abc&x=y 'failed'")
+
+    monkeypatch.setenv("HF_TOKEN", "my-token")
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
+    with pytest.raises(InventoryError) as refusal:
+        hub_download("org/name", "main")
+    assert "(Bearer hf_*** *** at https://cdn.example/file 'failed')" in str(refusal.value)
+    assert refusal.value.__cause__ is None and refusal.value.__suppress_context__
+
+
+def test_folders_that_cannot_be_written_to_are_used_in_place(checkpoint_folder: Path) -> None:
+    """A claim mounted read-only, an image's layer: nothing is put beside the files."""
+    before = {path: path.stat().st_mtime_ns for path in checkpoint_folder.rglob("*")}
+    for path in (checkpoint_folder, *before):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        found = resolve_source(f"pvc://{checkpoint_folder.name}", pvc_root=checkpoint_folder.parent)
+        assert found == checkpoint_folder
+        take_inventory(read_checkpoint(found), "bfloat16")
+        assert {path: path.stat().st_mtime_ns for path in checkpoint_folder.rglob("*")} == before
+    finally:
+        for path in (checkpoint_folder, *before):
+            path.chmod(0o755 if path.is_dir() else 0o644)
