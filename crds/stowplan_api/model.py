@@ -82,8 +82,17 @@ class Document(Model):
 
 
 def parse_json(text: str) -> Any:
-    """Plain JSON data. Raises ValueError, also where an object has a name twice: which one counts is not guessed."""
-    return json.loads(text, object_pairs_hook=_each_once)
+    """Plain JSON data. Raises ValueError, also where an object has a name twice: which one counts is not guessed.
+
+    Nor may a text have half of a character (``\\ud800``): JSON can write it, and nothing can print it.
+    """
+    data = json.loads(text, object_pairs_hook=_each_once)
+    if "\\ud" in text or "\\uD" in text:
+        try:
+            json.dumps(data, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"a text has half of a character, {error.object[error.start]!a}") from None
+    return data
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
