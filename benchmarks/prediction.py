@@ -40,13 +40,13 @@ from stowplan_agent.accelerators import Accelerator, open_accelerator
 from stowplan_agent.accelerators.cuda_memory import ceiling_share
 from stowplan_agent.calibration import Machine, Observation, Watch, build_record, measure_link
 from stowplan_agent.lifecycle.probe import workload_of
-from stowplan_agent.lifecycle.session import Session
+from stowplan_agent.lifecycle.session import Session, timeline_of
 from stowplan_agent.lifecycle.target import with_whole_pins
 from stowplan_agent.pipeline import HostedPipeline
 from stowplan_agent.pipeline.deferred import Deferred
 from stowplan_agent.planning import cost, seed_placement, solve, with_device_memory
 from stowplan_agent.transaction import Measured
-from stowplan_agent.weights import WeightsEngine
+from stowplan_agent.weights import Timeline, WeightsEngine
 from stowplan_api.diffusion_deployment import Shape
 from stowplan_api.placement import ComponentPlacement, GroupPlacement, Placement
 from stowplan_api.record import CalibrationRecord, Component, Link, ModelIdentity
@@ -222,7 +222,7 @@ def watched(session: Session, shape: Shape, record: CalibrationRecord) -> tuple[
     session.engine.observer = watch
     watch.begin()
     try:
-        measured = session.measure(shape, record)
+        measured = session.measure(shape, timeline_of(record, shape))
     finally:
         session.engine.observer = None
     watch.finish()
@@ -260,7 +260,7 @@ def row(session: Session, size: Size, record: CalibrationRecord, name: str, plac
     session.accelerator.synchronize()
     placed = time.monotonic() - began
     session.engine.check()
-    measured = session.measure(size.shape, record)
+    measured = session.measure(size.shape, timeline_of(record, size.shape))
     again, intervals = watched(session, size.shape, record)
     assert measured.seconds is not None and again.seconds is not None
     peak = max(ranks[0] for ranks in predicted.device_bytes)
@@ -323,7 +323,7 @@ def main() -> None:
     linked = time.monotonic() - began
     say(f"link: {link}")
     session = Session(accelerator, hosted, engine)
-    session.measure(size.shape.model_copy(update={"steps": 2}), None)
+    session.measure(size.shape.model_copy(update={"steps": 2}), Timeline())
     say("warm")
     record, reference, taken = record_of(session, size, link)
     say(f"watched in {taken:.1f} s")

@@ -8,7 +8,7 @@ is extrapolated from them: the planner then says what is short.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -23,17 +23,18 @@ from stowplan_agent.lifecycle.errors import StartError
 from stowplan_agent.lifecycle.limits import device_reserve, host_room, read_host, read_machine
 from stowplan_agent.lifecycle.preferences import check_fixed, check_names
 from stowplan_agent.lifecycle.probe import Probe, Probed, workload_of
-from stowplan_agent.lifecycle.session import Session
+from stowplan_agent.lifecycle.session import Session, stretches_of
 from stowplan_agent.lifecycle.settings import StartSettings
-from stowplan_agent.lifecycle.shapes import bounded, describe
+from stowplan_agent.lifecycle.shapes import bounded, describe, work
 from stowplan_agent.lifecycle.shortfall import Shortfall
 from stowplan_agent.pipeline import HostedPipeline, LoadError
 from stowplan_agent.pipeline.completeness import check_layers
 from stowplan_agent.planning import seed_placement
 from stowplan_agent.transaction import Reference
-from stowplan_agent.weights import EntryError, WeightsEngine
+from stowplan_agent.weights import EntryError, Timeline, WeightsEngine
 from stowplan_agent.weights.adoption import AdoptionError
 from stowplan_agent.weights.ledger import Tier
+from stowplan_agent.weights.timeline import Stretch
 from stowplan_api.contract import PlacementReason
 from stowplan_api.diffusion_deployment import Shape
 from stowplan_api.placement import Placement
@@ -53,7 +54,9 @@ class Prepared:
     seed: Placement
     reference: Reference
     reference_shape: Shape
-    """The declared shape, or the lighter one that was measured instead."""
+    """What the reference ran: the declared shape in a few steps, or the lighter one that was measured instead."""
+    reference_calls: Sequence[Stretch]
+    """What that request called."""
 
 
 class Preparation:
@@ -71,7 +74,9 @@ class Preparation:
     @property
     def prepared(self) -> Prepared:
         """The result, once the probe has run."""
-        return Prepared(self.session, self._record, self._seed, self._reference, self._measured_shape)
+        return Prepared(
+            self.session, self._record, self._seed, self._reference, self._measured_shape, self._measured_calls
+        )
 
     @property
     def checkpoint(self) -> inventory.Checkpoint:
@@ -152,10 +157,16 @@ class Preparation:
         first = probed[0]
         assert first.measured.seconds is not None
         self._reference = Reference(first.measured.digest, first.measured.seconds)
-        self._measured_shape = first.shape
-        lighter = [(shape, probe.shape) for shape, probe in zip(shapes, probed, strict=True) if probe.shape != shape]
+        self._measured_shape, self._measured_calls = first.shape, stretches_of(first.watched)
+        pairs = [(shape, probe.shape) for shape, probe in zip(shapes, probed, strict=True)]
+        lighter = [(shape, measured) for shape, measured in pairs if work(measured) != work(shape)]
         device = self._machine.device
         provenance = [f"measured on {self.session.accelerator.facts or device} in the seed placement"]
+        provenance += [
+            f"{shape.name} was watched for {measured.steps} steps, and the passes of {shape.steps} were counted"
+            for shape, measured in pairs
+            if measured.steps != shape.steps
+        ]
         parts = self.session.engine.describe()
         provenance += [f"{part.name} must stay {part.fixed.mode}: {part.fixed.reason}" for part in parts if part.fixed]
         provenance += [
@@ -183,7 +194,7 @@ class Preparation:
         """The bounded request once more, so that serving starts from a serving-shaped allocator."""
         shape = bounded(self._measured_shape, self._contract)
         try:
-            self.session.measure(shape, None)
+            self.session.measure(shape, Timeline())
         except torch.OutOfMemoryError as error:
             raise self._too_small(Shortfall.of(error, "warming up again", shape)) from error
 

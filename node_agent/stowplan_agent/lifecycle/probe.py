@@ -1,7 +1,9 @@
-"""Measuring a shape, or the largest lighter one that fits: frames are given up first, then area.
+"""Measuring a shape in a few steps, or the largest lighter one that fits: frames are given up first, then area.
 
-Warm-up and probe both come here, so that the probe begins at a size that the warm-up has shown to fit. Where two sizes
-fail in the same place for want of the same bytes, the shape is not to blame and no smaller one is tried.
+What the declared steps will call is counted in a rehearsal, which runs no component; only a pipeline that cannot be
+rehearsed has to run all of its steps. Warm-up and probe both come here, so that the probe begins at a size that the
+warm-up has shown to fit. Where two sizes fail in the same place for want of the same bytes, the shape is not to blame
+and no smaller one is tried.
 """
 
 from __future__ import annotations
@@ -13,12 +15,13 @@ from typing import Final
 
 import torch
 
-from stowplan_agent.calibration import CalibrationError, Observation, Sample, extrapolate
+from stowplan_agent.calibration import Answers, CalibrationError, Observation, Sample, at_target, extrapolate
 from stowplan_agent.inventory.frames import FrameContract
 from stowplan_agent.lifecycle.errors import StartError
 from stowplan_agent.lifecycle.session import Session
-from stowplan_agent.lifecycle.shapes import area, describe, lighter, work
+from stowplan_agent.lifecycle.shapes import area, describe, lighter, short, work
 from stowplan_agent.lifecycle.shortfall import Shortfall
+from stowplan_agent.pipeline.request import Stopped
 from stowplan_agent.transaction import Measured
 from stowplan_api.contract import PlacementReason
 from stowplan_api.diffusion_deployment import Shape
@@ -31,11 +34,16 @@ WARM_TRIES: Final = 4
 
 @dataclass(frozen=True)
 class Probed:
-    """What one request gave: of the declared shape, or of a lighter ``shape`` and extrapolated from there."""
+    """What one request gave."""
 
     shape: Shape
+    """What ran: the declared shape in a few steps, or a lighter one."""
     measured: Measured
+    watched: Sequence[Observation]
+    """Of the request that ran."""
     observations: Sequence[Observation]
+    """Of the declared request: worked out from what was watched where that was shorter or lighter."""
+    answers: Answers
 
 
 class Probe:
@@ -54,14 +62,37 @@ class Probe:
         return self._largest(shape, WARM_TRIES)
 
     def measure(self, shape: Shape) -> Probed | Shortfall:
-        """The shape as declared; where it does not fit, what it would need, from two lighter requests."""
-        probed = self._largest(shape)
-        if isinstance(probed, Shortfall) or probed.shape == shape:
+        """The shape at its size; where that does not fit, what it would need, from two lighter requests."""
+        probed = self._largest(short(shape))
+        if isinstance(probed, Shortfall):
+            return probed
+        probed = self._with_steps(probed, shape.steps)
+        if work(probed.shape) == work(shape):
             return probed
         measured = Sample(work(probed.shape), probed.observations)
-        return Probed(
-            probed.shape, probed.measured, extrapolate(measured, self._second_sample(probed.shape), work(shape))
-        )
+        smaller = self._second_sample(probed.shape, shape.steps)
+        return replace(probed, observations=extrapolate(measured, smaller, work(shape)))
+
+    def _with_steps(self, probed: Probed, steps: int) -> Probed:
+        """What a request of so many steps would have given."""
+        if probed.shape.steps == steps:
+            return probed
+        shape = probed.shape.model_copy(update={"steps": steps})
+        try:
+            rehearsal = self._session.rehearse(shape, probed.answers)
+        except Stopped:
+            raise
+        except Exception as error:  # a pipeline's code was run in a way that it was not written for
+            _log.warning("no rehearsal, so that all %d steps are run: %s: %s", steps, type(error).__name__, error)
+        else:
+            observations = at_target(probed.watched, rehearsal.calls, rehearsal.twins)
+            if observations is not None:
+                return replace(probed, observations=observations)
+        whole = self._attempt(shape)
+        if isinstance(whole, Shortfall):
+            message = f"{describe(shape)} ran out of memory at {whole.running}, where fewer steps did not"
+            raise StartError(PlacementReason.OUT_OF_MEMORY, message)
+        return whole
 
     def _largest(self, shape: Shape, tries: int | None = None) -> Probed | Shortfall:
         tried, count = self._no_larger(shape), 0
@@ -83,22 +114,25 @@ class Probe:
 
     def _attempt(self, shape: Shape) -> Probed | Shortfall:
         try:
-            measured, observations = self._session.watch(shape, self._link)
+            answers = Answers()
+            measured, observations = self._session.watch(shape, self._link, answers)
         except torch.OutOfMemoryError as error:
             short = Shortfall.of(error, self._session.running, shape)
             _log.info("out of memory at %s: %s: %s", describe(shape), short.running, short.detail)
             return short
         except CalibrationError as error:
             raise StartError(PlacementReason.MODEL_INVALID, str(error)) from error
-        return Probed(shape, measured, observations)
+        return Probed(shape, measured, observations, observations, answers)
 
-    def _second_sample(self, shape: Shape) -> Sample | None:
+    def _second_sample(self, shape: Shape, steps: int) -> Sample | None:
         """A still lighter request, where there is one: it fits, since a heavier one did."""
         smaller = lighter(shape, self._contract)
         if smaller is None:
             return None
-        _, observations = self._session.watch(smaller, self._link)
-        return Sample(work(smaller), observations)
+        second = self._attempt(smaller)
+        if isinstance(second, Shortfall):  # memory that came and went: one sample has to do
+            return None
+        return Sample(work(smaller), self._with_steps(second, steps).observations)
 
     def _no_larger(self, shape: Shape) -> Shape:
         """The shape, lightened to what is known to fit."""

@@ -1,7 +1,8 @@
 """Proving the placement in force, and reporting what the proof measured.
 
-One full-shape request: output, memory, seconds, and the ledger against the allocator. Where only a lighter shape could
-be measured before, its output is compared as well, since bits need a reference of the same shape.
+One full-shape request of as many steps as the reference had: output, memory, seconds, and the ledger against the
+allocator. Where only a lighter shape could be measured before, its output is compared as well, since bits need a
+reference of the same shape.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from stowplan_agent.lifecycle.facts import component_status, rank_status, reside
 from stowplan_agent.lifecycle.preparation import Prepared
 from stowplan_agent.lifecycle.progress import Progress
 from stowplan_agent.lifecycle.settings import StartSettings
+from stowplan_agent.lifecycle.shapes import describe
 from stowplan_agent.planning.limits import reserve_bytes
 from stowplan_agent.serving.metrics import ComponentBytes
 from stowplan_agent.transaction import Criteria, Measured, judge
-from stowplan_agent.weights import LedgerError
+from stowplan_agent.weights import LedgerError, Timeline
 from stowplan_agent.weights.ledger import Tier
 from stowplan_api.contract import PlacementReason
 from stowplan_api.plan import Plan
@@ -32,7 +34,8 @@ class Proof:
     def __init__(self, prepared: Prepared, settings: StartSettings) -> None:
         """``prepared`` has the reference."""
         self._prepared = prepared
-        self._shape = settings.spec.workload.shapes[0]
+        declared = settings.spec.workload.shapes[0]
+        self._shape = declared.model_copy(update={"steps": prepared.reference_shape.steps})
         self._faults = settings.faults
         validation = settings.spec.residency.validation
         record = prepared.record
@@ -53,10 +56,11 @@ class Proof:
         try:
             if self._faults.fires("validate.run"):
                 raise torch.OutOfMemoryError("fault validate.run was injected by STOWPLAN_FAULTS")
-            measured = session.measure(self._shape, prepared.record)
+            expected = () if lightened else prepared.reference_calls
+            measured = session.measure(self._shape, Timeline(expected))
             if lightened:
                 # Bits and seconds are judged on the shape that has a reference, memory on the declared one.
-                light = session.measure(prepared.reference_shape, None)
+                light = session.measure(prepared.reference_shape, Timeline(prepared.reference_calls))
                 measured = replace(measured, digest=light.digest, seconds=light.seconds)
         except torch.OutOfMemoryError as error:
             raise StartError(
@@ -86,7 +90,8 @@ class Proof:
         measured, reference = self.last, self._prepared.reference
         assert measured is not None and measured.seconds is not None
         bits = "bit-equal" if measured.digest == reference.digest else "not compared bit by bit"
-        return f"{bits}; {measured.seconds:.3f} s a request, {reference.seconds:.3f} s with everything streamed"
+        shape = describe(self._prepared.reference_shape)
+        return f"{bits}; {shape} in {measured.seconds:.3f} s, {reference.seconds:.3f} s with everything streamed"
 
     def report(self, progress: Progress, plan: Plan | None) -> None:
         """Status and metrics of the placement in force, from the ledger and the last measurement."""

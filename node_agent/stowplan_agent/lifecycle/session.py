@@ -1,7 +1,7 @@
-"""The pipeline, the engine and the device of one process, and the three ways to run a request on them.
+"""The pipeline, the engine and the device of one process, and the ways to run a request on them.
 
-`measure` judges, `watch` observes, `serve` serves: all go through one place, so that memory comes back after every
-request whatever happened in it.
+`measure` judges, `watch` observes, `serve` serves, `rehearse` only counts calls: all but the last go through one place,
+so that memory comes back after every request whatever happened in it.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import gc
 import hashlib
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from stowplan_agent.accelerators import Accelerator
-from stowplan_agent.calibration import Observation, Watch, observe
+from stowplan_agent.calibration import Answers, Observation, Rehearsal, Watch, observe
 from stowplan_agent.pipeline import HostedPipeline, PipelineRequest
 from stowplan_agent.pipeline.hosted import Frames
 from stowplan_agent.transaction import Measured
@@ -43,25 +44,42 @@ class Session:
         """Compare the ledger with the allocator and the kernel. Raises `LedgerError`."""
         self.engine.check()
 
-    def watch(self, shape: Shape, link: Link) -> tuple[Measured, tuple[Observation, ...]]:
-        """Run the shape once and observe its timeline."""
+    def watch(
+        self, shape: Shape, link: Link, answers: Answers | None = None
+    ) -> tuple[Measured, tuple[Observation, ...]]:
+        """Run the shape once and observe its timeline; ``answers`` hear what its components return."""
         watch = Watch(self.accelerator, lambda: self.engine.ledger.streamed_bytes)
         _collect()
         self.engine.timeline = Timeline()
         self.engine.observer = watch
         try:
             watch.begin()
-            measured, _ = self._run(request_of(shape), self.stop)
+            with nullcontext() if answers is None else answers.heard(self.pipeline.modules()):
+                measured, _ = self._run(request_of(shape), self.stop)
             watch.finish()
         finally:
             self.engine.observer = None
             self.running = watch.running()
         return measured, observe(watch.intervals, self.accelerator, link)
 
-    def measure(self, shape: Shape, record: CalibrationRecord | None) -> Measured:
-        """Run the shape once, with the record's timeline where it has this shape."""
+    def rehearse(self, shape: Shape, answers: Answers) -> Rehearsal:
+        """Let the pipeline run the shape without its components: what it calls.
+
+        ``answers`` are those of a watched request of the same size. Raises what the pipeline raises, and `Stopped`.
+        """
         _collect()
-        self.engine.timeline = timeline_of(record, shape)
+        rehearsal = Rehearsal(self.pipeline.modules(), answers)
+        try:
+            with self.accelerator.running(), rehearsal.standing_in():
+                self.pipeline.run(request_of(shape), stop=self.stop)
+        finally:
+            self.accelerator.empty_cache()
+        return rehearsal
+
+    def measure(self, shape: Shape, timeline: Timeline) -> Measured:
+        """Run the shape once, with what it is expected to call."""
+        _collect()
+        self.engine.timeline = timeline
         measured, _ = self._run(request_of(shape), self.stop)
         return measured
 
@@ -114,6 +132,11 @@ def timeline_of(record: CalibrationRecord | None, shape: Shape | PipelineRequest
         if (workload.width, workload.height, workload.frames, workload.steps) == key:
             return Timeline(_stretches(record, workload.name))
     return Timeline()
+
+
+def stretches_of(observations: Sequence[Observation]) -> Sequence[Stretch]:
+    """What a watched request called, for the engine to expect it again."""
+    return [Stretch(one.component, one.calls, one.passes) for one in observations]
 
 
 def _stretches(record: CalibrationRecord, workload: str) -> Sequence[Stretch]:

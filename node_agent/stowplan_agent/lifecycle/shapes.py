@@ -12,6 +12,8 @@ BOUNDED_VIDEO: Final = (832, 480, 17)
 """RUNTIME.md, Warm: at most 832x480x17 or 768x768, 4 steps."""
 BOUNDED_IMAGE: Final = (768, 768, 1)
 BOUNDED_STEPS: Final = 4
+PROBED_STEPS: Final = 4
+"""Steps of a full-shape request that measures or proves: what is left of its schedule is counted in a rehearsal."""
 
 
 def bounded(shape: Shape, contract: FrameContract) -> Shape:
@@ -26,6 +28,11 @@ def bounded(shape: Shape, contract: FrameContract) -> Shape:
             "steps": min(shape.steps, BOUNDED_STEPS),
         }
     )
+
+
+def short(shape: Shape) -> Shape:
+    """The shape at full size, with so few steps that measuring and proving it stay bounded."""
+    return shape.model_copy(update={"steps": min(shape.steps, PROBED_STEPS)})
 
 
 def lighter(shape: Shape, contract: FrameContract) -> Shape | None:

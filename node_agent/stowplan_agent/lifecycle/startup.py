@@ -18,6 +18,7 @@ from stowplan_agent.lifecycle.preparation import Preparation, Prepared
 from stowplan_agent.lifecycle.progress import Progress
 from stowplan_agent.lifecycle.proof import Proof
 from stowplan_agent.lifecycle.settings import StartSettings
+from stowplan_agent.lifecycle.shapes import describe
 from stowplan_agent.lifecycle.target import Target, choose_target
 from stowplan_agent.pipeline.request import Stopped
 from stowplan_agent.planning import cost
@@ -127,7 +128,8 @@ class Startup:
             message = "; ".join(prepared.record.provenance[1:])
         else:
             reason = PlacementReason.MEASURED
-            message = f"a request takes {prepared.reference.seconds:.3f} s with everything streamed"
+            shape = describe(prepared.reference_shape)
+            message = f"{shape} take {prepared.reference.seconds:.3f} s with everything streamed"
         self._progress.condition(PlacementCondition.CALIBRATED, "True", reason, message)
         return Outcome.DONE
 
