@@ -116,7 +116,7 @@ class _Lanes:
 
     def run(self, passes: int) -> Floats:
         total = np.zeros(len(self.now))
-        starts = self._starts(last=False) if passes > 1 else []
+        starts = self._starts()
         before: Floats | None = None
         for done in range(1, passes):
             took = self._pass(starts)
@@ -127,21 +127,35 @@ class _Lanes:
                 total += (passes - 1 - done) * took
                 break
             before = state
-        return total + self._pass(self._starts(last=True))
+        return total + self._pass(self._last(starts))
 
-    def _starts(self, *, last: bool) -> list[list[_Start]]:
-        """For each layer, the copies that start at its end; in the last pass none for a pass after it."""
-        layers, lanes = self.ready.shape[0] - 1, np.arange(len(self.now))
+    def _starts(self) -> list[list[_Start]]:
+        """For each layer, the copies that start at its end."""
+        dump, lanes = self.ready.shape[0] - 1, len(self.now)
+        column, lasting = np.arange(lanes), self.lasting.reshape(-1)
         found = []
-        for layer, row in enumerate(self.starts):
+        for row in self.starts:
             copies = []
             for to in row:
-                open_ = (to < layers) & (to > layer) if last else to < layers
-                if open_.all():
-                    copies.append(_Start(to * len(lanes) + lanes, None, self.lasting[to, lanes]))
-                elif open_.any():
-                    gate, lasting = np.where(open_, 0.0, -np.inf), np.where(open_, self.lasting[to, lanes], 0.0)
-                    copies.append(_Start(np.where(open_, to, layers) * len(lanes) + lanes, gate, lasting))
+                place = to * lanes + column
+                gate = np.where(to < dump, 0.0, -np.inf) if (to == dump).any() else None
+                copies.append(_Start(place, gate, lasting[place]))
+            found.append(copies)
+        return found
+
+    def _last(self, starts: list[list[_Start]]) -> list[list[_Start]]:
+        """The same for the last pass: nothing is copied for a pass after it."""
+        dump, lanes = (self.ready.shape[0] - 1) * len(self.now), np.arange(len(self.now))
+        found = []
+        for layer, row in enumerate(starts):
+            copies = []
+            for place, gate, lasting in row:
+                closed = place < (layer + 1) * len(lanes)
+                if closed.any():
+                    shut = np.where(closed, -np.inf, 0.0 if gate is None else gate)
+                    copies.append(_Start(np.where(closed, dump + lanes, place), shut, np.where(closed, 0.0, lasting)))
+                else:
+                    copies.append(_Start(place, gate, lasting))
             found.append(copies)
         return found
 

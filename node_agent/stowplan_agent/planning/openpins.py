@@ -7,7 +7,7 @@ line turns. Only shapes that some point keeps in the running are pinned layer by
 
 from __future__ import annotations
 
-from itertools import product
+from math import prod
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -74,11 +74,21 @@ def all_pins(pricer: ShapePricer, visits: Visits, shapes: Ints) -> tuple[Ints, I
     if not len(shapes):
         return shapes, np.zeros((0, len(pricer.table.groups), len(visits.links)), dtype=np.int64), set()
     reasons: set[str] = set()
-    vectors = [_vectors(tuple(int(one) for one in pricer.table.most[shape]), reasons) for shape in shapes]
+    if len(visits.links) == 1 and len(pricer.table.groups) == 1:
+        # The same as below, of all shapes at once.
+        counts = pricer.table.most[shapes, 0] + 1
+        ends = np.cumsum(counts)
+        return (
+            np.repeat(shapes, counts),
+            (np.arange(ends[-1]) - np.repeat(ends - counts, counts))[:, None, None],
+            reasons,
+        )
+    most = pricer.table.most[shapes].tolist()
+    vectors = [_vectors(tuple(each), reasons) for each in most]
     if len(visits.links) == 1:
         chosen = np.repeat(shapes, [len(each) for each in vectors])
         return chosen, np.concatenate(vectors)[:, :, None], reasons
-    counts, pins = [], []
+    sizes, pins = [], []
     for shape, each in zip(shapes, vectors, strict=True):
         rows = np.full(len(each), shape)
         ladders = [pricer.exact(rows, each, link) for link in range(len(visits.links))]
@@ -91,17 +101,14 @@ def all_pins(pricer: ShapePricer, visits: Visits, shapes: Ints) -> tuple[Ints, I
         search = ShareSearch(sorted(known), len(ladders), visits.shares, price, lambda v, k=known, b=locked: b[k[v]])  # type: ignore[misc]
         found = search.choices()
         reasons |= search.left_out
-        counts.append(len(found))
+        sizes.append(len(found))
         pins += [np.array(one.vectors, dtype=np.int64).T for one in found]
-    return np.repeat(shapes, counts), np.stack(pins), reasons
+    return np.repeat(shapes, sizes), np.stack(pins), reasons
 
 
 def _vectors(most: tuple[int, ...], reasons: set[str]) -> Ints:
-    size = 1
-    for count in most:
-        size *= count + 1
-    if size <= MOST_PINS or len(most) == 1:
-        return np.array(list(product(*(range(count + 1) for count in most))), dtype=np.int64)
+    if len(most) == 1 or prod(count + 1 for count in most) <= MOST_PINS:
+        return np.stack([axis.ravel() for axis in np.indices([count + 1 for count in most])], axis=1)
     reasons.add("groups are pinned one after the other, in steps of an eighth of each")
     steps: set[tuple[int, ...]] = set()
     for index, count in enumerate(most):
