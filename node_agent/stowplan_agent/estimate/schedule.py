@@ -11,9 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from stowplan_agent.inventory import Checkpoint
+from stowplan_api.model import ContractError
 
 ROUNDING: Final = 1e-9
 """A step that lies on the boundary but for rounding belongs to the first expert, as in PLANNING.md's numbers."""
+LEAST_SHIFT: Final = 0.001
+MOST_SHIFT: Final = 1000
+"""What a record may say of its flow shift."""
 
 
 def passes_of(
@@ -41,11 +45,18 @@ def steps_of_first(steps: int, boundary: float, shift: float) -> int:
 
 
 def flow_shift(checkpoint: Checkpoint) -> float:
-    """The shift of the schedule, from the scheduler's config; 1 where it has none."""
+    """The shift of the schedule, from the scheduler's config; 1 where it has none.
+
+    Raises `ContractError` for one that is no shift: passes are not guessed from it.
+    """
     for part in checkpoint.components:
-        if "scheduler" in part.name:
-            for key in ("flow_shift", "shift"):
-                value = part.config.get(key)
-                if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
-                    return float(value)
+        for key in ("flow_shift", "shift") if "scheduler" in part.name else ():
+            value = part.config.get(key)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not LEAST_SHIFT <= value <= MOST_SHIFT:
+                raise ContractError(
+                    f"{part.name}: {key} of its config is {value!r:.40}; make it one from {LEAST_SHIFT} to {MOST_SHIFT}"
+                )
+            return float(value)
     return 1.0

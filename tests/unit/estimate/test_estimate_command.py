@@ -73,3 +73,16 @@ def test_bad_input_is_one_sentence(wan_folder: Path, arguments: tuple[str, ...],
 def test_a_folder_that_is_no_checkpoint(tmp_path: Path) -> None:
     code, _, err = run("estimate", tmp_path, "--card", "h200", "--shape", "832x480")
     assert code == 2 and "model_index.json" in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("shift", [1e-320, -3, 0, True, "5", [5], 1e300, float("nan")])
+def test_a_shift_that_is_none_is_refused(wan_folder: Path, shift: object) -> None:
+    config = wan_folder / "scheduler" / "scheduler_config.json"
+    good = config.read_text()
+    try:
+        config.write_text(json.dumps({"flow_shift": shift}))
+        code, out, err = run("estimate", wan_folder, "--card", "h200", "--shape", "832x480x81")
+    finally:
+        config.write_text(good)
+    assert (code, out) == (2, "")
+    assert "flow_shift of its config" in err and err.count("\n") == 1
