@@ -17,6 +17,7 @@ from stowplan_agent.cli.explain import explain
 from stowplan_agent.cli.frontier import frontier
 from stowplan_agent.cli.inventory import inventory
 from stowplan_agent.cli.plan import plan
+from stowplan_agent.cli.report import report
 from stowplan_agent.cli.streams import guarded_streams
 
 
@@ -41,5 +42,6 @@ app.command()(calibrate)
 app.command()(plan)
 app.command()(explain)
 app.command()(frontier)
+app.command()(report)
 app.command()(cost)
 app.command()(agent)

@@ -31,6 +31,7 @@ STYLE: Final = f"""
 .stow .curve{{stroke:var(--curve);stroke-width:3;fill:none;stroke-linejoin:round}}
 .stow .under{{fill:var(--curve);opacity:.10}} .stow .dot{{fill:var(--curve);stroke:var(--paper);stroke-width:2}}
 .stow .never{{fill:var(--bad);opacity:.10}} .stow .wall{{stroke:var(--bad);stroke-width:2}}
+.stow .active{{fill:var(--ink);opacity:.34}} .stow .wait{{fill:var(--bad);opacity:.75}}
 .stow .away{{fill:var(--line);opacity:.45}} .stow .while{{opacity:.42}}
 """ + "".join(f".stow .c{number}{{fill:var(--c{number})}}" for number in range(COLOURS))
 

@@ -1,0 +1,134 @@
+"""``stowplan report``: a record as a page and as tables: one request, second by second."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stowplan_agent.cli.calibrate import unwritable, write_whole
+from stowplan_agent.cli.frontier import Form
+from stowplan_agent.cli.output import INFEASIBLE, WENT_WRONG, err, fail, out, user_errors, wide_table
+from stowplan_agent.cli.plan import DeviceMemory, HostMemory, on_machine
+from stowplan_agent.report.provenance import estimate_note
+from stowplan_api.model import ContractError
+from stowplan_api.placement import Placement
+from stowplan_api.plan import Plan
+from stowplan_api.record import CalibrationRecord
+
+if TYPE_CHECKING:
+    from stowplan_agent.report.request import Request
+
+
+def report(
+    record: Annotated[Path, typer.Argument(help="A CalibrationRecord, as JSON.")],
+    placement: Annotated[Path | None, typer.Option(help="Show it under this placement, not its fastest one.")] = None,
+    workload: Annotated[str | None, typer.Option(help="Only the request of this name.")] = None,
+    device_memory: DeviceMemory = None,
+    host_memory: HostMemory = None,
+    output: Annotated[
+        Form | None, typer.Option(help="table, json, svg or html; by the file's name if not given.")
+    ] = None,
+    file: Annotated[Path | None, typer.Option("-o", "--file", help="Where to write it; else standard output.")] = None,
+) -> None:
+    """Show one request of a record: memory stacked by component, the peaks, and where the seconds go.
+
+    Exits 3 when no placement fits, or the one that was given does not; what is short is shown all the same.
+    """
+    form = _form(output, file)
+    if form is Form.TABLE and file is not None:
+        fail(f"{file}: a table is for the terminal; give -o a name that ends in .json, .svg or .html, or an --output")
+    if file is not None and (problem := unwritable(file)):
+        fail(f"{file} cannot be written: {problem.replace('--record', '-o')}")
+    with user_errors(ContractError):
+        measured = on_machine(CalibrationRecord.read(record), device_memory, host_memory)
+        found = _requests(measured, placement, workload)
+    if file is not None:
+        try:
+            write_whole(file, _text(form, found))
+        except OSError as error:
+            fail(f"{file} cannot be written ({error.strerror}); give another -o", WENT_WRONG)
+        err.print(f"wrote {file}", soft_wrap=True)
+    elif form is Form.TABLE:
+        _show(found)
+    else:
+        print(_text(form, found), end="")
+    plan = found[0].plan
+    if plan.status == "Infeasible" if plan is not None else any(one.left(one.tightest) < 0 for one in found):
+        raise typer.Exit(INFEASIBLE)
+
+
+def _form(output: Form | None, file: Path | None) -> Form:
+    suffix = file.suffix.lstrip(".").lower() if file is not None else ""
+    return output or (Form(suffix) if suffix in (Form.JSON, Form.SVG, Form.HTML) else Form.TABLE)
+
+
+def _requests(record: CalibrationRecord, path: Path | None, workload: str | None) -> tuple[Request, ...]:
+    from stowplan_agent.planning import seed_placement, solve
+    from stowplan_agent.report.request import requests_of
+
+    plan: Plan | None = None
+    if path is not None:
+        placed = Placement.read(path)
+        names, known = {entry.name for entry in placed.components}, {part.name for part in record.components}
+        if names != known:
+            raise ContractError(f"{path} places {', '.join(sorted(names))}; the record has {', '.join(sorted(known))}")
+    else:
+        plan = solve(record)
+        placed = plan.placement or seed_placement(record.components, ranks=len(record.ranks))
+    found = requests_of(record, placed, plan)
+    chosen = tuple(one for one in found if workload in (None, one.workload.name))
+    if not chosen:
+        names_of = ", ".join(one.workload.name for one in found)
+        raise ContractError(f"--workload: {workload} is not in the record, which has {names_of}")
+    return chosen
+
+
+def _text(form: Form, found: tuple[Request, ...]) -> str:
+    if form is Form.HTML:
+        from stowplan_agent.report.request_page import request_page
+
+        return request_page(found)
+    if form is Form.SVG:
+        from stowplan_agent.report.request_picture import timeline
+
+        return timeline(found[0]) + "\n"
+    from stowplan_agent.report.request import request_json
+
+    value = [request_json(one) for one in found]
+    return json.dumps(value[0] if len(value) == 1 else value, indent=1, ensure_ascii=False) + "\n"
+
+
+def _show(found: tuple[Request, ...]) -> None:
+    from stowplan_agent.report.explanation import infeasible_lines
+    from stowplan_agent.report.request_facts import (
+        MEMORY,
+        SECONDS,
+        headline,
+        homes,
+        memory_row,
+        seconds_row,
+        shape_of,
+    )
+
+    first = found[0]
+    note = estimate_note(first.record)
+    lines = [note] if note else []
+    if first.plan is not None and first.plan.status == "Infeasible":
+        lines += infeasible_lines(first.record.model.name, first.plan)
+    for line in lines:
+        out.print(line, soft_wrap=True)
+    for request in found:
+        for title, headings, row in (("where the seconds go", SECONDS, seconds_row), ("memory", MEMORY, memory_row)):
+            name = f"{request.record.model.name}, {shape_of(request.workload)}: {title}"
+            table = wide_table(*headings, right=headings[1:], title=name)
+            for stage in request.stages:
+                table.add_row(*row(request, stage))
+            out.print(table)
+        out.print(headline(request), soft_wrap=True)
+    table = wide_table("component", "weights", "placed", "why", right=("weights",))
+    for row in homes(first):
+        table.add_row(*row)
+    out.print(table)
