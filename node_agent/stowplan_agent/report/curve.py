@@ -11,11 +11,15 @@ from typing import Final
 
 from stowplan_agent.report.drawing import WIDTH, duration, element, gib, label, picture, slower
 from stowplan_agent.report.frontier import Frontier, Point
+from stowplan_agent.report.knee import knee
 from stowplan_agent.report.provenance import estimate_note
 from stowplan_agent.report.sizes import GIB
 
 HEIGHT: Final = 430
-LEFT, RIGHT, TOP, BOTTOM = 76.0, WIDTH - 24.0, 84.0, 372.0
+LEFT, TOP, BOTTOM = 76.0, 84.0, 372.0
+MARGIN: Final = 24.0
+NARROW: Final = 440
+"""Units of width for a phone, where the letters of the wide picture would be too small to read."""
 FLAT: Final = 1.25
 """Below this ratio of slowest to fastest an axis from zero would show a straight line."""
 LABEL_ROOM: Final = 50.0
@@ -24,17 +28,17 @@ WIDE_WALL: Final = 210.0
 """Units from which on the words about what does not fit have room left of where it begins to."""
 
 
-def curve(found: Frontier, *, style: bool = True) -> str:
-    """The picture as SVG text. With ``style`` it stands alone."""
-    return picture(HEIGHT, f"{found.record.model.name}: seconds a request by device memory", _Curve(found).parts(),
-                   style=style)  # fmt: skip
+def curve(found: Frontier, *, style: bool = True, width: int = WIDTH) -> str:
+    """The picture as SVG text, ``width`` units wide. With ``style`` it stands alone."""
+    title = f"{found.record.model.name}: seconds a request by device memory"
+    return picture(HEIGHT, title, _Curve(found, width).parts(), style=style, width=width)
 
 
 class _Curve:
     """One frontier on its axes."""
 
-    def __init__(self, found: Frontier) -> None:
-        self.found = found
+    def __init__(self, found: Frontier, width: int) -> None:
+        self.found, self.right, self.narrow = found, width - MARGIN, width < WIDTH
         self.least, self.most = found.points[0].size, found.points[-1].size
         seconds = [point.seconds for point in found.feasible if point.seconds is not None]
         self.best, self.worst = (min(seconds), max(seconds)) if seconds else (0.0, 1.0)
@@ -44,32 +48,32 @@ class _Curve:
         self.high = self.worst * 1.05 if self.from_zero else self.worst + span * 0.12
 
     def x(self, size: float) -> float:
-        return LEFT + (RIGHT - LEFT) * (size - self.least) / max(self.most - self.least, 1)
+        return LEFT + (self.right - LEFT) * (size - self.least) / max(self.most - self.least, 1)
 
     def y(self, seconds: float) -> float:
         return BOTTOM - (BOTTOM - TOP) * (seconds - self.low) / max(self.high - self.low, 1e-12)
 
     def parts(self) -> list[str]:
-        return [*self._axes(), *self._steps(), *self._cards(), *self._wall(), *self._words()]
+        return [*self._axes(), *self._steps(), *self._cards(), *self._wall(), *self._bend(), *self._words()]
 
     def _axes(self) -> list[str]:
         parts = []
         for seconds in _ticks(self.low, self.high, 5):
             y = self.y(seconds)
-            parts.append(element("line", x1=LEFT, x2=RIGHT, y1=y, y2=y, class_="grid"))
+            parts.append(element("line", x1=LEFT, x2=self.right, y1=y, y2=y, class_="grid"))
             parts.append(element("text", f"{seconds:g} s", x=LEFT - 8, y=y + 4, text_anchor="end", class_="soft"))
-        for size in _ticks(self.least / GIB, self.most / GIB, 9):
+        for size in _ticks(self.least / GIB, self.most / GIB, 4 if self.narrow else 9):
             x = self.x(size * GIB)
             parts.append(element("line", x1=x, x2=x, y1=BOTTOM, y2=BOTTOM + 5, class_="grid"))
             parts.append(element("text", f"{size:g}", x=x, y=BOTTOM + 19, text_anchor="middle", class_="soft"))
-        middle = (LEFT + RIGHT) / 2
+        middle = (LEFT + self.right) / 2
         words = "device memory that one process may use, GiB"
         return [*parts, element("text", words, x=middle, y=BOTTOM + 40, text_anchor="middle", class_="soft")]
 
     def _wall(self) -> list[str]:
         """What lies below the smallest size that fits."""
         fits = self.found.feasible
-        edge = self.x(fits[0].size) if fits else RIGHT
+        edge = self.x(fits[0].size) if fits else self.right
         if edge <= LEFT:
             return []
         parts = [element("rect", x=LEFT, y=TOP, width=edge - LEFT, height=BOTTOM - TOP, class_="never")]
@@ -106,12 +110,26 @@ class _Curve:
                 parts.append(element("circle", cx=x, cy=self.y(point.seconds), r=5.5, class_="dot"))
         return parts
 
+    def _bend(self) -> list[str]:
+        """A ring where more memory begins to gain little."""
+        bend = knee(self.found)
+        if bend is None:
+            return []
+        x, y = self.x(bend.point.size), self.y(bend.point.seconds or 0.0)
+        words = f"knee at {gib(bend.point.size)}: beyond it a GiB saves {bend.after:.2g} s"
+        if self.narrow:
+            words = words.split(":")[0]
+        parts = [element("path", d=f"M{x - 9:.1f} {y:.1f}a9 9 0 1 0 18 0a9 9 0 1 0 -18 0", class_="bend")]
+        return [*parts, element("text", words, x=x + 14, y=y - 12, class_="strong halo")]
+
     def _words(self) -> list[str]:
         scale = "seconds of one request"
         if not self.from_zero and self.found.feasible:
             whole = slower(self.worst, self.best).removeprefix("+")
             scale += f"; the axis does not start at 0: from the slowest to the fastest it is only {whole}"
-        parts = [element("text", scale, x=LEFT, y=20.0, class_="soft")]
+        if self.narrow:
+            scale = scale.split(":")[0]
+        parts = [element("text", scale, x=LEFT if not self.narrow else 14.0, y=20.0, class_="soft")]
         note = estimate_note(self.found.record)
         if note is not None:
             parts.append(element("text", note.split(";")[0], x=LEFT, y=38.0, class_="bad strong"))
@@ -127,7 +145,7 @@ class _Curve:
 
     def _end(self, point: Point, drop: float, anchor: str) -> str:
         seconds = point.seconds or 0.0
-        x = min(self.x(point.size) + (10 if anchor == "start" else 0), RIGHT - 70)
+        x = min(self.x(point.size) + (10 if anchor == "start" else 0), self.right - 70)
         words = f"{duration(seconds)} at {gib(point.size)}"
         return element("text", words, x=x, y=self.y(seconds) + drop, text_anchor=anchor, class_="strong halo")
 

@@ -29,6 +29,7 @@ STYLE: Final = f"""
 .stow .paper{{fill:var(--paper)}} .stow .grid{{stroke:var(--line);stroke-width:1}}
 .stow .card{{stroke:var(--soft);stroke-width:1;stroke-dasharray:3 4}}
 .stow .curve{{stroke:var(--curve);stroke-width:3;fill:none;stroke-linejoin:round}}
+.stow .bend{{fill:none;stroke:var(--curve);stroke-width:2.5}}
 .stow .under{{fill:var(--curve);opacity:.10}} .stow .dot{{fill:var(--curve);stroke:var(--paper);stroke-width:2}}
 .stow .never{{fill:var(--bad);opacity:.10}} .stow .wall{{stroke:var(--bad);stroke-width:2}}
 .stow .active{{fill:var(--ink);opacity:.34}} .stow .wait{{fill:var(--bad);opacity:.75}}
@@ -43,15 +44,16 @@ def element(name: str, text: str | None = None, /, **attributes: object) -> str:
     return f"{start}/>" if text is None else f"{start}>{escape(text)}</{name}>"
 
 
-def picture(height: float, title: str, parts: list[str], *, style: bool) -> str:
-    """A whole SVG of `WIDTH` by ``height``. With ``style`` it stands alone; else its page has it."""
+def picture(height: float, title: str, parts: list[str], *, style: bool, width: float = WIDTH) -> str:
+    """A whole SVG of ``width`` by ``height``. With ``style`` it stands alone; else its page has it."""
+    box = f"0 0 {_number(width)} {_number(height)}"
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="stow" viewBox="0 0 {WIDTH} {_number(height)}" role="img" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="stow" viewBox="{box}" role="img" '
         f"aria-label={quoteattr(title)}>"
     )
     body = [element("title", title)]
     if style:
-        body += [f"<style>{escape(STYLE)}</style>", element("rect", width=WIDTH, height=height, class_="paper")]
+        body += [f"<style>{escape(STYLE)}</style>", element("rect", width=width, height=height, class_="paper")]
     return "\n".join([head, *body, *parts, "</svg>"])
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from stowplan_agent.report.drawing import FASTEST, duration, gib, label, slower
 from stowplan_agent.report.frontier import EQUAL, Frontier, Point
+from stowplan_agent.report.knee import knee
 from stowplan_api.quantity import for_people
 
 ENOUGH = 0.05
@@ -28,9 +29,9 @@ def headline(found: Frontier) -> str:
         sold = next((point for point in fits if point.cards), first)
         taken, more = duration(sold.seconds or 0.0), slower(sold.seconds or 0.0, best)
         if more == FASTEST:
-            return f"{label(sold)} of device memory are enough: a request takes {taken}, and more memory gains nothing."
+            return f"{_sold(sold)} is enough: a request takes {taken}, and more memory gains nothing."
         return (
-            f"{label(sold)} of device memory are enough: a request takes {taken}, only {more.removeprefix('+')} more "
+            f"{_sold(sold)} is enough: a request takes {taken}, only {more.removeprefix('+')} more "
             f"than the {duration(best)} that {gib(fastest.size)} give."
         )
     fits_from = "It fits from" if found.smallest in (None, first.size) else "Of these sizes it fits from"
@@ -40,8 +41,14 @@ def headline(found: Frontier) -> str:
     )
 
 
+def _sold(point: Point) -> str:
+    """A size with the cards that have it, for the start of a sentence."""
+    names = ", ".join(card.name for card in point.cards)
+    return f"{label(point)} of device memory (as on {names})" if names else f"{label(point)} of device memory"
+
+
 def tiles(found: Frontier) -> list[tuple[str, str, str]]:
-    """Three or four facts: what it is, the number, and what it means."""
+    """Three to five facts: what it is, the number, and what it means."""
     fits = found.feasible
     facts = []
     if found.smallest is not None:
@@ -49,7 +56,13 @@ def tiles(found: Frontier) -> list[tuple[str, str, str]]:
     if fits:
         enough, fastest = found.within(ENOUGH), found.fastest
         assert enough is not None and fastest is not None
-        facts.append(("within 5 % of the fastest", gib(enough.size), f"{duration(enough.seconds or 0.0)} a request"))
+        if enough is not fits[0]:
+            taken = f"{duration(enough.seconds or 0.0)} a request"
+            facts.append(("within 5 % of the fastest", gib(enough.size), taken))
+        bend = knee(found)
+        if bend is not None:
+            gains = f"a GiB saves {bend.before:.2g} s a request up to here, {bend.after:.2g} s beyond"
+            facts.append(("knee of the curve", gib(bend.point.size), gains))
         facts.append(("nothing gained beyond", gib(fastest.size), f"{duration(fastest.seconds or 0.0)} a request"))
     facts.append(("everything stays resident", gib(found.full), "weights, largest activations, context and reserve"))
     return facts

@@ -11,7 +11,7 @@ from typing import Final
 from xml.sax.saxutils import escape
 
 from stowplan_agent.report.bars import bars
-from stowplan_agent.report.curve import curve
+from stowplan_agent.report.curve import NARROW, curve
 from stowplan_agent.report.drawing import DARK, LIGHT, STYLE, label
 from stowplan_agent.report.facts import cells, headline, kept, same_machine, tiles, why_not_less
 from stowplan_agent.report.frontier import Frontier, Point
@@ -35,7 +35,16 @@ table{{border-collapse:collapse;width:100%;font-size:14px}} th{{text-align:left;
 th,td{{padding:7px 10px;border-bottom:1px solid var(--line);vertical-align:top}}
 td.n,th.n{{text-align:right;width:9%}}
 tr.no td{{color:var(--bad)}} ul.plain{{list-style:none;margin:0;padding:0}} summary{{cursor:pointer;margin-top:20px}}
-.foot{{color:var(--soft);font-size:14px}}
+.foot{{color:var(--soft);font-size:14px}} .slim{{display:none}}
+.wide svg{{min-width:680px}} .wide table{{min-width:560px}}
+:focus-visible{{outline:3px solid var(--curve);outline-offset:3px;border-radius:4px}}
+@media (max-width:640px){{.broad{{display:none}} .slim{{display:block}} main{{padding:20px 14px 40px}}
+.head{{font-size:18px}} .tiles{{grid-template-columns:1fr 1fr;gap:8px}}
+.tile{{padding:10px 12px}} .tile b{{font-size:22px}}}}
+@media print{{:root,.stow{{{LIGHT}}} body{{font-size:12px}} main{{max-width:none;padding:0}}
+.slim,details:not([open]){{display:none}} .broad{{display:block}} .wide{{overflow:visible}} .wide svg{{min-width:0}}
+svg,tr,.tile{{break-inside:avoid}} h2{{break-after:avoid}}
+*{{print-color-adjust:exact;-webkit-print-color-adjust:exact}}}}
 """
 HEADINGS: Final = ("size", "usable", "seconds a request", "against the fastest", "lost against the next size")
 
@@ -56,17 +65,19 @@ def page(found: Frontier) -> str:
         "with its proven fastest placement</p>",
         f'<p class="note">{escape(note)}</p>' if note else "",
         f'<p class="head">{escape(headline(found))}</p>',
+        f'<p class="sub">{escape(_whose(found))}</p>',
         f'<div class="tiles">{facts}</div>',
         "<h2>Seconds of a request by device memory</h2>",
-        curve(found, style=False),
+        f'<div class="broad">{curve(found, style=False)}</div>',
+        f'<div class="slim">{curve(found, style=False, width=NARROW)}</div>',
         f'<p class="foot">{escape(same_machine(found))}</p>',
         f'<p class="foot">{escape(reason)}</p>' if reason else "",
         "<h2>What stays on the card</h2>",
-        bars(found, style=False),
+        _scrolls("What stays on the card", bars(found, style=False)),
         "<h2>Size by size</h2>",
-        f'<div class="wide">{_table(found, found.marked, details=True)}</div>',
+        _scrolls("Size by size", _table(found, found.marked, details=True)),
         f"<details><summary>All {len(found.points)} sizes</summary>"
-        f'<div class="wide">{_table(found, found.points, details=False)}</div></details>',
+        f"{_scrolls('All sizes', _table(found, found.points, details=False))}</details>",
         _reading(found),
     ]
     title = escape(f"{model.name}: seconds by device memory")
@@ -77,6 +88,19 @@ def page(found: Frontier) -> str:
         + "\n".join(part for part in body if part)
         + "\n</main></body></html>\n"
     )
+
+
+def _scrolls(name: str, inside: str) -> str:
+    """What may be wider than a phone: it scrolls on its own, by keys as well."""
+    return f'<div class="wide" tabindex="0" role="region" aria-label="{escape(name)}">{inside}</div>'
+
+
+def _whose(found: Frontier) -> str:
+    """Whose seconds these are, before anyone takes them for those of another card."""
+    ranks = found.record.ranks
+    device = ranks[0].device if len(ranks) == 1 else f"{len(ranks)} x {ranks[0].device}"
+    average = ", on average by weight over the workloads" if len(found.record.workloads) > 1 else ""
+    return f"All seconds are those of {device} with so much memory{average}; only the memory differs from size to size."
 
 
 def _shape(workload: Workload) -> str:

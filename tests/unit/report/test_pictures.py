@@ -8,10 +8,11 @@ from xml.etree import ElementTree
 import pytest
 
 from stowplan_agent.report.bars import bars
-from stowplan_agent.report.curve import curve
+from stowplan_agent.report.curve import NARROW, curve
 from stowplan_agent.report.drawing import duration, gib, slower
 from stowplan_agent.report.facts import headline
-from stowplan_agent.report.frontier import Frontier, frontier
+from stowplan_agent.report.frontier import Frontier, Point, frontier
+from stowplan_agent.report.knee import knee
 from stowplan_agent.report.page import page
 from stowplan_agent.report.sizes import GIB
 from stowplan_api.record import CalibrationRecord
@@ -74,7 +75,7 @@ def test_the_page_is_whole_and_needs_nothing_else(image_frontier: Frontier) -> N
 @pytest.mark.parametrize(
     ("sizes", "said"),
     [
-        ([24, 28, 40], "24 GiB of device memory are enough: a request takes 14.16 s, only 1.8 % more than the 13.91 s"),
+        ([24, 28, 40], "24 GiB of device memory is enough: a request takes 14.16 s, only 1.8 % more than the 13.91 s"),
         ([8, 28, 40], "28 GiB are within 5 % of the fastest, 13.91 s; more than 28 GiB gain nothing."),
         ([30, 40], "Every size on which it fits is as fast: 13.91 s from 30 GiB on."),
         ([1, 2], "It does not fit on any size from 1 GiB to 2 GiB."),
@@ -104,3 +105,41 @@ def test_a_frontier_where_nothing_fits_is_drawn_too(image_record: CalibrationRec
 )
 def test_how_much_slower(seconds: float, best: float, said: str) -> None:
     assert slower(seconds, best) == said
+
+
+def test_the_knee_is_where_more_memory_begins_to_gain_little(image_frontier: Frontier) -> None:
+    bend = knee(image_frontier)
+    assert bend is not None and bend.before > 2 * bend.after > 0
+    fits, fastest = image_frontier.feasible, image_frontier.fastest
+    assert fastest is not None and fits[0].size < bend.point.size < fastest.size
+    for text in (curve(image_frontier), body(page(image_frontier))):
+        assert f"knee at {gib(bend.point.size)}" in words(text)
+
+
+def test_a_straight_line_and_a_flat_one_have_no_knee(image_record: CalibrationRecord) -> None:
+    sizes = [number * GIB for number in (10, 20, 30, 40)]
+    for seconds in ([4.0, 3.0, 2.0, 1.0], [1.0, 1.0, 1.0, 1.0], [4.0, 3.9, 3.5, 1.0]):
+        points = tuple(Point(size, one) for size, one in zip(sizes, seconds, strict=True))
+        assert knee(Frontier(image_record, points, sizes[0], sizes[-1])) is None
+    bent = tuple(Point(size, one) for size, one in zip(sizes, [4.0, 1.5, 1.2, 1.0], strict=True))
+    found = knee(Frontier(image_record, bent, sizes[0], sizes[-1]))
+    assert found is not None and (found.point.size, found.before, found.after) == (20 * GIB, 0.25, 0.025)
+
+
+def test_a_phone_gets_a_picture_of_its_own_and_keys_reach_what_scrolls(image_frontier: Frontier) -> None:
+    text = page(image_frontier)
+    root = ElementTree.fromstring(body(text))
+    boxes = [one.get("viewBox", "").split()[2] for one in root.iter(f"{SVG}svg")]
+    assert boxes.count(str(NARROW)) == 1 and len(boxes) == 3
+    scrolls = [one for one in root.iter() if one.get("class") == "wide"]
+    assert scrolls and all(one.get("tabindex") == "0" and one.get("aria-label") for one in scrolls)
+    assert "@media print" in text and "max-width:640px" in text and ":focus-visible" in text
+    drawn = curve(image_frontier, width=NARROW)
+    numbers = [float(one.get("x", 0)) for one in ElementTree.fromstring(drawn).iter(f"{SVG}text")]
+    assert all(0 <= x <= NARROW for x in numbers)
+
+
+def test_whose_seconds_these_are_is_said_before_any_number_of_the_page(image_frontier: Frontier) -> None:
+    said = words(body(page(image_frontier)))
+    device = image_frontier.record.ranks[0].device
+    assert said.index(f"All seconds are those of {device} with so much memory") < said.index("the smallest device memory on which")
