@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from stowplan_agent.report.drawing import FASTEST, duration, gib, label, slower
 from stowplan_agent.report.frontier import EQUAL, Frontier, Point
-from stowplan_agent.report.knee import knee
+from stowplan_agent.report.knee import Knee, knee
 from stowplan_api.quantity import for_people
 
 ENOUGH = 0.05
@@ -61,11 +61,22 @@ def tiles(found: Frontier) -> list[tuple[str, str, str]]:
             facts.append(("within 5 % of the fastest", gib(enough.size), taken))
         bend = knee(found)
         if bend is not None:
-            gains = f"a GiB saves {bend.before:.2g} s a request up to here, {bend.after:.2g} s beyond"
-            facts.append(("knee of the curve", gib(bend.point.size), gains))
+            facts.append(("knee of the curve", gib(bend.point.size), _gains(bend, "here")))
         facts.append(("nothing gained beyond", gib(fastest.size), f"{duration(fastest.seconds or 0.0)} a request"))
     facts.append(("everything stays resident", gib(found.full), "weights, largest activations, context and reserve"))
     return facts
+
+
+def knee_line(found: Frontier) -> str | None:
+    """Where more memory begins to gain little; None where there is no such place."""
+    bend = knee(found)
+    if bend is None:
+        return None
+    return f"The knee of the curve is at {gib(bend.point.size)}: {_gains(bend, 'there')}."
+
+
+def _gains(bend: Knee, place: str) -> str:
+    return f"a GiB saves {bend.before:.2g} s a request up to {place}, {bend.after:.2g} s beyond"
 
 
 def why_not_less(found: Frontier) -> str | None:

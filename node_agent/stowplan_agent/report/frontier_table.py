@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from stowplan_agent.report.facts import cells, headline, same_machine, why_not_less
+from stowplan_agent.report.facts import cells, headline, knee_line, same_machine, why_not_less
 from stowplan_agent.report.frontier import Frontier, Held
 from stowplan_agent.report.sizes import GIB
 
@@ -25,10 +25,11 @@ def frontier_table(found: Frontier) -> Table:
 
 
 def frontier_lines(found: Frontier) -> list[str]:
-    """The headline, why not less, how to read the columns, and what a size means."""
+    """The headline, the knee, why not less, how to read the columns, and what a size means."""
     reason = why_not_less(found)
     columns = "Components: GiB on the card for good + while it runs, of all; the rest waits in host memory."
-    return [headline(found), *([reason] if reason else []), columns, same_machine(found)]
+    bend = knee_line(found)
+    return [headline(found), *([bend] if bend else []), *([reason] if reason else []), columns, same_machine(found)]
 
 
 def _kept(one: Held) -> str:

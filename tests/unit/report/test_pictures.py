@@ -142,4 +142,5 @@ def test_a_phone_gets_a_picture_of_its_own_and_keys_reach_what_scrolls(image_fro
 def test_whose_seconds_these_are_is_said_before_any_number_of_the_page(image_frontier: Frontier) -> None:
     said = words(body(page(image_frontier)))
     device = image_frontier.record.ranks[0].device
-    assert said.index(f"All seconds are those of {device} with so much memory") < said.index("the smallest device memory on which")
+    whose, first = f"All seconds are those of {device} with so much memory", "the smallest device memory on which"
+    assert said.index(whose) < said.index(first)
