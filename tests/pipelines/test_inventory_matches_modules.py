@@ -5,23 +5,26 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from diffusers import DiffusionPipeline
+from torch.testing._internal.two_tensor import TwoTensor
 
 from pipelines.tiny_requests import modules
 from stowplan_agent.accelerators.emulated import EmulatedAccelerator, EmulatedCard
 from stowplan_agent.inventory import (
+    GroupInventory,
     Inventory,
     describe_module,
     inventory_as_loaded,
     read_checkpoint,
     take_inventory,
 )
-from stowplan_agent.inventory.checkpoint import check_classes, diffusers_classes
+from stowplan_agent.inventory.checkpoint import CheckpointComponent, check_classes, diffusers_classes
 from stowplan_agent.inventory.frames import FrameContract, frame_contract
 from stowplan_agent.weights import WeightsEngine
 
@@ -106,6 +109,58 @@ def test_a_checkpoint_in_another_precision_is_counted_as_it_will_be(tiny_wan: Pa
         (part.name, part.dtype_bytes) for part in full.components
     ]
     assert half.components[1].disk_bytes < full.components[1].disk_bytes
+
+
+def test_h1_an_encoder_of_any_name_is_built_and_counted(tiny_flux: Path, tmp_path: Path) -> None:
+    """Found by its class, placed by the names of its modules."""
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_flux, folder)
+    (folder / "text_encoder_2").rename(folder / "mllm")
+    index = json.loads((folder / "model_index.json").read_text())
+    index["mllm"] = index.pop("text_encoder_2")
+    (folder / "model_index.json").write_text(json.dumps(index))
+    found = of(inventory_as_loaded(read_checkpoint(folder), "bfloat16"))["mllm"]
+    known = of(inventory_as_loaded(read_checkpoint(tiny_flux), "bfloat16"))["text_encoder_2"]
+    assert found == replace(known, name="mllm") and found.uncertain is None
+
+
+class Foo(torch.nn.Module):
+    """No library's: four equal layers, a table that two names share, one layer that all share, and buffers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = torch.nn.ModuleList(torch.nn.Linear(32, 32, bias=False) for _ in range(4))
+        self.table = torch.nn.Embedding(16, 8)
+        self.head = torch.nn.Linear(8, 16, bias=False)
+        self.head.weight = self.table.weight
+        self.shared = torch.nn.Linear(8, 8, bias=False)
+        for part in self.parts:
+            part.add_module("shared", self.shared)
+        self.register_buffer("steps", torch.zeros(3), persistent=False)
+        self.parts[1].register_buffer("scale", torch.zeros(5))
+
+
+def test_h1_a_module_of_no_library_is_counted_as_the_engine_counts_it() -> None:
+    part = CheckpointComponent("foo", "own", "Foo")
+    found = describe_module(part, Foo())
+    assert found.groups == (GroupInventory("parts", (4096,) * 4),)
+    assert found.buffer_bytes == 12 + 20
+    assert {"head.weight", "parts.3.shared.weight", "shared.weight"} <= set(found.tied)
+    assert found.tensor_bytes == 4 * 4096 + 512 + 256 + 12 + 20
+    engine = WeightsEngine(EmulatedAccelerator(EmulatedCard(capacity_bytes=1 << 20)))
+    try:
+        engine.adopt({"foo": Foo()})
+        (counted,) = engine.describe()
+        assert (counted.loose_bytes, counted.groups[0].layer_bytes) == (found.loose_bytes, found.groups[0].layer_bytes)
+    finally:
+        engine.close()
+
+
+def test_h2_inner_bytes_of_a_wrapper_class_are_counted() -> None:
+    module = torch.nn.Linear(8, 8, bias=False)
+    module.weight = torch.nn.Parameter(TwoTensor(torch.zeros(8, 8), torch.zeros(8, 8)))
+    found = describe_module(CheckpointComponent("foo", "own", "Linear"), module)
+    assert found.tensor_bytes == found.loose_bytes == 512
 
 
 def test_what_cannot_be_built_is_counted_by_headers_and_says_so(tiny_wan: Path, tmp_path: Path) -> None:

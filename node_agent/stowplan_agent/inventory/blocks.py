@@ -74,7 +74,17 @@ def _named(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor, bool]]:
         for tensors, is_buffer in ((inner._parameters, False), (inner._buffers, True)):
             for key, value in tensors.items():
                 if value is not None:
-                    yield prefix + key, value, is_buffer
+                    for name, plain in _plain(prefix + key, value):
+                        yield name, plain, is_buffer
+
+
+def _plain(name: str, tensor: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
+    """A tensor, or those that a wrapper class keeps its elements in: the wrapper's own shape takes no bytes."""
+    if not hasattr(tensor, "__tensor_flatten__"):
+        yield name, tensor
+        return
+    for inner in tensor.__tensor_flatten__()[0]:
+        yield from _plain(f"{name}.{inner}", getattr(tensor, inner))
 
 
 def _overlapping(touched: list[_Touched]) -> Iterator[list[_Touched]]:

@@ -44,14 +44,14 @@ def refusal(root: Path) -> str:
         ("int8", "a method that it does not name"),
     ],
 )
-def test_a_config_that_names_a_quantiser(part: str, setting: object, method: str, checkpoint_folder: Path) -> None:
+def test_h13_a_config_that_names_a_quantiser(part: str, setting: object, method: str, checkpoint_folder: Path) -> None:
     set_config(checkpoint_folder, part, quantization_config=setting)
     assert f"component {part} of {checkpoint_folder} is quantised with {method}, by its config.json;" in refusal(
         checkpoint_folder
     )
 
 
-def test_a_quantiser_in_a_part_of_a_config(checkpoint_folder: Path) -> None:
+def test_h13_a_quantiser_in_a_part_of_a_config(checkpoint_folder: Path) -> None:
     inner = {"text_config": {"compression_config": {"quant_method": "compressed-tensors"}}, "quantization_config": None}
     set_config(checkpoint_folder, "text_encoder", **inner)
     assert "component text_encoder of " in (said := refusal(checkpoint_folder))
@@ -64,7 +64,7 @@ def test_no_quantiser_is_no_refusal(absent: dict[str, Any], checkpoint_folder: P
     assert read_checkpoint(checkpoint_folder).weighted
 
 
-def test_the_method_is_named_even_where_no_weights_are_found(checkpoint_folder: Path) -> None:
+def test_h13_the_method_is_named_even_where_no_weights_are_found(checkpoint_folder: Path) -> None:
     set_config(checkpoint_folder, "vae", quantization_config={"quant_method": "bitsandbytes"})
     (checkpoint_folder / "vae" / WEIGHTS["vae"]).rename(checkpoint_folder / "vae" / "model.bin")
     assert "component vae of " in (said := refusal(checkpoint_folder)) and "with bitsandbytes" in said
@@ -74,7 +74,7 @@ def test_the_method_is_named_even_where_no_weights_are_found(checkpoint_folder: 
     ("file", "method"),
     [("quanto_qmap.json", "quanto"), ("quantize_config.json", "gptq"), ("hf_quant_config.json", "modelopt")],
 )
-def test_a_file_that_only_a_quantiser_writes(file: str, method: str, checkpoint_folder: Path) -> None:
+def test_h13_a_file_that_only_a_quantiser_writes(file: str, method: str, checkpoint_folder: Path) -> None:
     (checkpoint_folder / "transformer" / file).write_text("{}")
     assert f"is quantised with {method}, by its {file};" in refusal(checkpoint_folder)
 
@@ -86,7 +86,7 @@ def test_a_file_that_only_a_quantiser_writes(file: str, method: str, checkpoint_
         ({"quant_mapping": {"transformer": {}}}, "a method that it does not name"),
     ],
 )
-def test_an_index_that_asks_for_quantisation(setting: dict[str, Any], method: str, checkpoint_folder: Path) -> None:
+def test_h13_an_index_that_asks_for_quantisation(setting: dict[str, Any], method: str, checkpoint_folder: Path) -> None:
     index = checkpoint_folder / "model_index.json"
     index.write_text(json.dumps(json.loads(index.read_text()) | {"quantization_config": setting}))
     assert f"{index} asks for quantisation with {method}, " in refusal(checkpoint_folder)
@@ -109,7 +109,7 @@ def test_an_index_that_asks_for_quantisation(setting: dict[str, Any], method: st
         ("blocks.0.attn.q.weight", "BF16", (16, 16), False),
     ],
 )
-def test_weights_of_a_quantisers_dtype(
+def test_h13_weights_of_a_quantisers_dtype(
     name: str,
     dtype: str,
     shape: tuple[int, ...],
@@ -126,7 +126,7 @@ def test_weights_of_a_quantisers_dtype(
     assert read_checkpoint(checkpoint_folder).weighted
 
 
-def test_a_header_that_tells_of_a_quantiser(checkpoint_folder: Path) -> None:
+def test_h13_a_header_that_tells_of_a_quantiser(checkpoint_folder: Path) -> None:
     text = json.dumps({"__metadata__": {"quantization_config": "{}"}}).encode()
     file = checkpoint_folder / "vae" / WEIGHTS["vae"]
     file.write_bytes(len(text).to_bytes(8, "little") + text)
