@@ -121,3 +121,9 @@ class Plan(Document):
     shortfalls: tuple[Violation, ...] = ()
     """When infeasible: the intervals that are short, most first."""
     would_fit: tuple[Change, ...] = ()
+    current_seconds: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None
+    """One request with the current placement, where one was given."""
+    saved_seconds: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None
+    """What the moves save of it."""
+    estimate: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
+    """Present where the record was estimated, not measured: the sentence that says so."""

@@ -11,7 +11,7 @@ import typer
 
 from stowplan_agent.cli.calibrate import unwritable, write_whole
 from stowplan_agent.cli.output import INFEASIBLE, WENT_WRONG, Output, err, fail, print_json, user_errors
-from stowplan_agent.cli.plan import HostMemory, on_machine, show
+from stowplan_agent.cli.plan import HostMemory, on_machine, show, solved
 from stowplan_agent.cli.specification import SHAPE_HELP, parse_shape
 from stowplan_agent.report.provenance import estimate_note
 from stowplan_api.model import ContractError
@@ -35,14 +35,13 @@ def estimate(
     """
     from stowplan_agent.estimate.cards import card_named
     from stowplan_agent.inventory import InventoryError
-    from stowplan_agent.planning import solve
 
     if record is not None and (problem := unwritable(record)):
         fail(f"{record} cannot be written: {problem}")
     with user_errors(ContractError, InventoryError):
         chosen = card_named(card)
         estimated = on_machine(_record(path, card, shape, prompt_tokens), None, host_memory)
-    answer = solve(estimated)
+    answer = solved(estimated)
     if record is not None:
         try:
             write_whole(record, json.dumps(estimated.to_json(), indent=1) + "\n")

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from stowplan_agent.cli.output import INFEASIBLE, Output, out, print_json, user_errors
-from stowplan_agent.cli.plan import DeviceMemory, HostMemory, on_machine
+from stowplan_agent.cli.plan import DeviceMemory, HostMemory, on_machine, solved
 from stowplan_agent.report.explanation import (
     explanation_json,
     explanation_table,
@@ -17,7 +17,6 @@ from stowplan_agent.report.explanation import (
     workload_lines,
     worth_lines,
 )
-from stowplan_agent.report.provenance import estimate_note
 from stowplan_api.model import ContractError
 from stowplan_api.placement import Placement
 from stowplan_api.plan import Plan
@@ -39,14 +38,16 @@ def explain(
                 raise ContractError(
                     f"{record} is a Plan, already made for one machine; give its CalibrationRecord to ask about another"
                 )
-            model, answer, note = str(record), Plan.read(record), None
+            model, answer = str(record), Plan.read(record)
         else:
-            model, answer, note = _solved(record, device_memory, host_memory, current)
+            measured = on_machine(CalibrationRecord.read(record), device_memory, host_memory)
+            model = measured.model.name
+            answer = solved(measured, Placement.read(current) if current is not None else None)
         names = [one.component for one in answer.explanations]
         if component is not None and names and component not in names:
             raise ContractError(f"--component: {component} is not in {record}, which has {', '.join(names)}")
     if output is Output.JSON:
-        print_json(explanation_json(model, answer, component) | ({"estimate": note} if note else {}))
+        print_json(explanation_json(model, answer, component))
     elif answer.status == "Infeasible":
         for line in infeasible_lines(model, answer):
             out.print(line, soft_wrap=True)
@@ -54,20 +55,10 @@ def explain(
         out.print(explanation_table(model, answer, component))
         for line in (*workload_lines(answer), *worth_lines(answer)):
             out.print(line, soft_wrap=True)
-    if note and output is Output.TABLE:
-        out.print(note, soft_wrap=True)
+    if answer.estimate and output is Output.TABLE:
+        out.print(answer.estimate, soft_wrap=True)
     if answer.status == "Infeasible":
         raise typer.Exit(INFEASIBLE)
-
-
-def _solved(
-    path: Path, device_memory: str | None, host_memory: str | None, current: Path | None
-) -> tuple[str, Plan, str | None]:
-    from stowplan_agent.planning import solve
-
-    measured = on_machine(CalibrationRecord.read(path), device_memory, host_memory)
-    answer = solve(measured, current=Placement.read(current) if current is not None else None)
-    return measured.model.name, answer, estimate_note(measured)
 
 
 def _kind(path: Path) -> object:

@@ -36,17 +36,26 @@ def plan(
     output: Annotated[Output, typer.Option(help="Form of the output.")] = Output.TABLE,
 ) -> None:
     """Solve for the fastest placement of a record that fits. Exits 3 when none does."""
-    from stowplan_agent.planning import solve
-
     with user_errors(ContractError):
         measured = on_machine(CalibrationRecord.read(record), device_memory, host_memory)
-        answer = solve(measured, current=Placement.read(current) if current is not None else None)
+        answer = solved(measured, Placement.read(current) if current is not None else None)
     if output is Output.JSON:
-        print_json(answer.to_json() | ({"estimate": note} if (note := estimate_note(measured)) else {}))
+        print_json(answer.to_json())
     else:
         show(measured, answer)
     if answer.status == "Infeasible":
         raise typer.Exit(INFEASIBLE)
+
+
+def solved(record: CalibrationRecord, current: Placement | None = None) -> Plan:
+    """The plan of a record, with what it saves against the current placement, and marked if it is an estimate."""
+    from stowplan_agent.planning import cost, solve
+
+    answer = solve(record, current=current).model_copy(update={"estimate": estimate_note(record)})
+    if current is None or answer.cost is None:
+        return answer
+    now = cost(record, current).seconds
+    return answer.model_copy(update={"current_seconds": now, "saved_seconds": max(now - answer.cost.seconds, 0.0)})
 
 
 def on_machine(record: CalibrationRecord, device_memory: str | None, host_memory: str | None) -> CalibrationRecord:

@@ -28,6 +28,7 @@ def explanation_json(model: str, plan: Plan, component: str | None = None) -> di
         "worth": plan.worth.to_json() if plan.worth else None,
         "shortfalls": [one.to_json() for one in plan.shortfalls],
         "wouldFit": [one.to_json() for one in plan.would_fit],
+        **({"estimate": plan.estimate} if plan.estimate else {}),
     }
 
 
@@ -75,6 +76,9 @@ def move_lines(plan: Plan) -> list[str]:
             f"A request of {best:.4g} s would fit, but no order of moves from the current placement stays within "
             f"limits on the way to it; this is the best that one leads to."
         )
+    if plan.saved_seconds is not None and plan.current_seconds is not None:
+        saved = f"this saves {plan.saved_seconds:.4g} s of" if plan.moves else "nothing moves:"
+        lines.append(f"Against the current placement {saved} {plan.current_seconds:.4g} s a request.")
     for number, move in enumerate(plan.moves, 1):
         before = move.from_.mode if move.from_ else "nothing"
         lines.append(f"Move {number}: {move.component}, {before} to {move.to.mode}")

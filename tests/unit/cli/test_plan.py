@@ -64,6 +64,47 @@ def test_moves_have_from_and_to() -> None:
     assert json.loads(out)["moves"]
 
 
+def test_what_the_moves_save_is_stated() -> None:
+    record, current = SMALL / "moves-02.json", SMALL / "moves-02.current.json"
+    answer = json.loads(run("plan", record, "--current", current, "--output", "json")[1])
+    assert answer["savedSeconds"] == pytest.approx(answer["currentSeconds"] - answer["cost"]["seconds"])
+    assert answer["savedSeconds"] > 0
+    assert "this saves" in run("plan", record, "--current", current)[1]
+    assert "savedSeconds" not in json.loads(run("plan", record, "--output", "json")[1])
+
+
+def test_the_best_that_moves_lead_to_says_what_is_lost() -> None:
+    record, current = SMALL / "moves-blocked-01.json", SMALL / "moves-blocked-01.current.json"
+    code, out, _ = run("plan", record, "--current", current)
+    assert code == 0 and "no order of moves from the current placement stays within limits" in out
+    assert "nothing moves" in out
+
+
+def test_several_workloads_each_say_their_seconds(tmp_path: Path) -> None:
+    """In the plan, in its table, and in the price of a placement; one that does not fit forbids all."""
+    record = json.loads((SMALL / "device-03.json").read_text())
+    (name,) = (workload["name"] for workload in record["workloads"])
+    record["workloads"].append(record["workloads"][0] | {"name": "long", "weight": 3})
+    for each in record["intervals"]:
+        each["runs"].append(each["runs"][0] | {"workload": "long", "passes": each["runs"][0]["passes"] * 4})
+    path, placement = tmp_path / "record.json", tmp_path / "placement.json"
+    path.write_text(json.dumps(record))
+    code, out, _ = run("plan", path)
+    assert code == 0 and f"Workload {name}: " in out and "Workload long: " in out
+    plan = json.loads(run("plan", path, "--output", "json")[1])
+    seconds = plan["cost"]["workloadSeconds"]
+    weights = {workload["name"]: workload.get("weight", 1) for workload in record["workloads"]}
+    average = sum(weights[one] * seconds[one] for one in seconds) / sum(weights.values())
+    assert plan["cost"]["seconds"] == pytest.approx(average)
+    placement.write_text(json.dumps(plan["placement"]))
+    assert json.loads(run("cost", path, placement)[1])["workloadSeconds"] == seconds
+    for each in record["intervals"]:
+        each["runs"][1]["activationBytes"] = [1 << 40 for _ in record["ranks"]]
+    path.write_text(json.dumps(record))
+    code, out, _ = run("plan", path)
+    assert code == 3 and "would fit: only workload" in out and "without workload long" in out
+
+
 def test_cost_prints_a_line_for_each_placement(tmp_path: Path) -> None:
     line = one_line(SMALL / "moves-02.current.json")
     file = tmp_path / "placements.jsonl"

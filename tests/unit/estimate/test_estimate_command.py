@@ -38,6 +38,10 @@ def test_whatever_is_made_from_its_record_is_marked_too(wan_folder: Path, tmp_pa
     for command in ("plan", "explain"):
         assert json.loads(run(command, record, "--output", "json")[1])["estimate"].startswith("ESTIMATE")
         assert "ESTIMATE: nothing was measured" in " ".join(run(command, record)[1].split())
+    plan = tmp_path / "plan.json"
+    plan.write_text(run("plan", record, "--output", "json")[1])
+    assert json.loads(run("explain", plan, "--output", "json")[1])["estimate"].startswith("ESTIMATE")
+    assert "ESTIMATE: nothing was measured" in " ".join(run("explain", plan)[1].split())
     sizes = ("--device-memory", "24Gi,80Gi")
     assert json.loads(run("frontier", record, *sizes, "--output", "json")[1])["estimate"].startswith("ESTIMATE")
     assert run("frontier", record, *sizes, "-o", page)[0] == 0
