@@ -7,6 +7,7 @@ on a finished buffer (the driver's registration, which is one thread's work) hap
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Final
@@ -53,8 +54,9 @@ class _Work:
         self._pieces = pieces
         self._filled = filled
         self._left = [-(-source.nbytes // PIECE) for source, _ in jobs]
-        self._taking = threading.Lock()
-        self._following = threading.Lock()
+        self._lock = threading.Lock()
+        self._finished: deque[int] = deque()
+        self._following = False  # whether a thread does what follows; the others go on reading
 
     def run(self) -> None:
         """Take pieces until none is left."""
@@ -62,13 +64,24 @@ class _Work:
             index, start = piece
             source, target = self._jobs[index]
             source.read(start, target[start : start + PIECE])
-            with self._taking:
+            with self._lock:
                 self._left[index] -= 1
-                last = self._left[index] == 0
-            if last:
-                with self._following:
-                    self._filled(index)
+                if self._left[index] == 0:
+                    self._finished.append(index)
+            self._follow()
 
     def _take(self) -> tuple[int, int] | None:
-        with self._taking:
+        with self._lock:
             return next(self._pieces, None)
+
+    def _follow(self) -> None:
+        while not self.stopped:
+            with self._lock:
+                if self._following or not self._finished:
+                    return
+                self._following = True
+                index = self._finished.popleft()
+            try:
+                self._filled(index)
+            finally:
+                self._following = False
