@@ -97,8 +97,8 @@ class _Reason:
     def _next(self, rows: Rows) -> Rows | None:
         """The fastest row with other bytes; one that fits, where there is one."""
         here = (self.chosen.always, self.chosen.own, self.chosen.host[0])
-        rows = rows.take(rows.shape != ELASTIC)
-        rows = rows.take(np.logical_or.reduce([rows.bytes[:, column] != held for column, held in enumerate(here)]))
+        other = np.logical_or.reduce([rows.bytes[:, column] != held for column, held in enumerate(here)])
+        rows = rows.take(other & (rows.shape != ELASTIC))
         if self.setting.frame.pins_scarce:
             fits = rows.take((rows.shape >= 0) & (self._short(rows, pins=False) <= 0))
             near = np.unique(fits.shape[least(fits.times[:, -1], NEAR)])
