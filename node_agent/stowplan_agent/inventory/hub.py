@@ -16,7 +16,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +27,10 @@ from stowplan_api.quantity import for_people
 PATTERNS: Final = ("*.json", "*/*.safetensors", "*.txt", "*.model", "*.jinja")
 """Configs, weights of components and tokenizers. No code, no second copy of the weights: neither in another format nor
 in one file at the root of the repository, which no pipeline's folder needs."""
+WAITS: Final = (2, 4, 8, 16, 30, 60, 60)
+"""Seconds between attempts; the library has tried several times in each."""
+BUSY: Final = (408, 429, 500, 502, 503, 504)
+"""Statuses that say nothing about the request."""
 ABANDONED_SECONDS: Final = 3600
 """A part of a file that nobody has written to for so long was left by a process that was killed."""
 SECRETS: Final = ((re.compile(r"hf_\w+"), "hf_***"), (re.compile(r"(https?://[^\s?'\"]+)\?[^\s'\"]+"), r"\1"))
@@ -34,11 +38,12 @@ SECRETS: Final = ((re.compile(r"hf_\w+"), "hf_***"), (re.compile(r"(https?://[^\
 _log = logging.getLogger(__name__)
 
 
-def hub_download(repository: str, revision: str) -> str:
+def hub_download(repository: str, revision: str, *, sleep: Callable[[float], None] = time.sleep) -> str:
     """Download a repository of the hub, with progress on standard error; returns its folder in the cache.
 
-    Raises `InventoryError`, one sentence, for what cannot be had, does not fit the disk, or has another hash than the
-    hub states; such a file is removed, so that the next start downloads it again.
+    What passes by itself, such as a network that is away for minutes, is waited for with ``sleep`` (seconds), for a pod
+    that gave up would stay down. Raises `InventoryError`, one sentence, for what cannot be had, does not fit the disk,
+    or has another hash than the hub states; such a file is removed, so that the next start downloads it again.
     """
     try:
         client: Any = importlib.import_module("huggingface_hub")
@@ -47,19 +52,46 @@ def hub_download(repository: str, revision: str) -> str:
         raise InventoryError(
             f"hf://{repository} needs the package huggingface_hub; install stowplan[agent], or use file:// or pvc://"
         ) from None
+    waits = iter(WAITS)
+    while True:
+        try:
+            return _download(client, repository, revision, cache)
+        except InventoryError:
+            raise
+        except Exception as error:  # the client raises its own, its HTTP library's and the system's errors
+            sentence = _sentence(error, repository, revision, cache, client)
+            wait = next(waits, None) if _passes(error) else None
+            if wait is None:
+                raise InventoryError(sentence) from None
+        _log.warning("%s; trying again in %d s", sentence.partition(";")[0], wait)
+        sleep(wait)
+
+
+def _download(client: Any, repository: str, revision: str, cache: Path) -> str:
     options: dict[str, Any] = {"revision": revision, "allow_patterns": list(PATTERNS)}
     if not sys.stderr.isatty():
         options["tqdm_class"] = _logged_progress(repository)
-    try:
-        _sweep(cache / f"models--{repository.replace('/', '--')}" / "blobs")
-        _check_room(client, repository, options, cache)
-        folder = Path(client.snapshot_download(repository, **options))
-        BlobCheck(f"hf://{repository}", folder).run()
-    except InventoryError:
-        raise
-    except Exception as error:  # the client raises its own, its HTTP library's and the system's errors
-        raise InventoryError(_sentence(error, repository, revision, cache, client)) from None
+    _sweep(cache / f"models--{repository.replace('/', '--')}" / "blobs")
+    _check_room(client, repository, options, cache)
+    folder = Path(client.snapshot_download(repository, **options))
+    BlobCheck(f"hf://{repository}", folder).run()
     return str(folder)
+
+
+def _passes(error: Exception) -> bool:
+    """Whether the same may work in a minute: the network or the hub was away, nobody said no."""
+    errors = _errors()
+    for one in _chain(error):
+        if isinstance(one, errors.OfflineModeIsEnabled):
+            return False
+        if isinstance(one, errors.HfHubHTTPError):
+            return one.response.status_code in BUSY
+        # httpx, in any of its versions, has one class above all that concerns the way and not the answer
+        if isinstance(one, (ConnectionError, TimeoutError)) or "TransportError" in (
+            k.__name__ for k in type(one).__mro__
+        ):
+            return True
+    return False
 
 
 def _check_room(client: Any, repository: str, options: dict[str, Any], cache: Path) -> None:

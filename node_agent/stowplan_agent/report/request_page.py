@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape
 from stowplan_agent.report.drawing import STYLE
 from stowplan_agent.report.explanation import infeasible_lines
 from stowplan_agent.report.page import PAGE_STYLE
-from stowplan_agent.report.provenance import estimate_note
+from stowplan_agent.report.provenance import estimate_note, is_estimate
 from stowplan_agent.report.request import Request
 from stowplan_agent.report.request_facts import HEADINGS, cells, headline, homes, shape_of, size, tiles
 from stowplan_agent.report.request_picture import timeline
@@ -108,11 +108,13 @@ def _short(found: Request) -> str:
 
 
 def _reading(found: Request) -> str:
+    record = found.record
+    how = "was estimated" if is_estimate(record) else "is extrapolated" if record.extrapolated else "was measured"
     lines = [
-        "Bytes and seconds are those of the cost model for this record and this placement; the record was measured.",
+        f"Bytes and seconds are those of the cost model for this record and this placement; the record {how}.",
         "“Waits for weights”: compute waits for a copy, or is slowed by one beside it.",
         "“Left”: what is free at the stage's peak beside the reserve, which is larger where it is adaptive.",
-        *found.record.provenance,
+        *record.provenance,
     ]
     items = "".join(f"<li>{escape(line)}</li>" for line in lines)
     return f'<h2>How to read this</h2><ul class="foot">{items}</ul>'

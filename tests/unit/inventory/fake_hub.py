@@ -34,6 +34,8 @@ class FakeHub:
     stated_sizes: dict[str, int] = field(default_factory=dict)
     needs_token: str | None = None
     gated: bool = False
+    busy: int = 0
+    """How many requests are answered with 503 first."""
     requests: list[tuple[str, str, str | None]] = field(default_factory=list)
     """Method, path and Range."""
     endpoint: str = ""
@@ -99,6 +101,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         hub, (path, _, query) = self.hub, self.path.partition("?")
         hub.requests.append((self.command, path, self.headers.get("Range")))
+        if hub.busy:
+            hub.busy -= 1
+            return self._json(503, {})
         if path.startswith("/cdn/"):
             return self._bytes(path.removeprefix("/cdn/")) if SIGNATURE in query else self._json(403, {})
         if hub.needs_token and self.headers.get("Authorization") != f"Bearer {hub.needs_token}":

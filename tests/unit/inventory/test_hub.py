@@ -18,9 +18,12 @@ SHARD = "transformer/diffusion_pytorch_model-00001-of-00002.safetensors"
 PROGRAM = """
 import logging, sys
 from stowplan_agent.inventory import InventoryError, resolve_source
+from stowplan_agent.inventory.hub import hub_download
+def download(repository, revision):
+    return hub_download(repository, revision, sleep=lambda seconds: None)
 logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
 try:
-    print(resolve_source(sys.argv[1], revision=sys.argv[2]))
+    print(resolve_source(sys.argv[1], revision=sys.argv[2], download=download))
 except InventoryError as error:
     print(error)
     sys.exit(2)
@@ -91,6 +94,18 @@ def test_a_connection_that_breaks_is_resumed_where_it_broke(hub: FakeHub, tmp_pa
     assert done.returncode == 0, done.stdout
     assert [asked for asked in hub.ranges(SHARD) if asked] == [f"bytes={10 << 20}-"]
     assert of_folder(Path(done.stdout.strip()))[SHARD] == hub.files[SHARD]
+
+
+def test_a_hub_that_is_away_for_a_while_is_waited_for(hub: FakeHub, tmp_path: Path) -> None:
+    hub.busy = 12
+    done = fetch(hub, tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert "trying again in 2 s" in done.stderr and hub.busy == 0
+
+
+def test_who_said_no_is_not_asked_again(hub: FakeHub, tmp_path: Path) -> None:
+    hub.gated = True
+    assert "trying again" not in fetch(hub, tmp_path).stderr
 
 
 def test_a_file_with_another_hash_is_named_and_removed_and_the_next_start_heals(hub: FakeHub, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from stowplan_agent.inventory import read_checkpoint, take_inventory
 from stowplan_agent.inventory.errors import InventoryError
-from stowplan_agent.inventory.hub import hub_download
+from stowplan_agent.inventory.hub import WAITS, hub_download
 from stowplan_agent.inventory.sources import resolve_source
 
 
@@ -103,10 +103,12 @@ def test_secrets_are_not_in_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def snapshot_download(repository: str, **options: object) -> str:
         raise ConnectionError("Bearer hf_Secret1 my-token at https://cdn.example/file?X-Signature=abc&x=y 'failed'")
 
+    waited: list[float] = []
     monkeypatch.setenv("HF_TOKEN", "my-token")
     monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
     with pytest.raises(InventoryError) as refusal:
-        hub_download("org/name", "main")
+        hub_download("org/name", "main", sleep=waited.append)
+    assert len(waited) == len(WAITS)
     assert "(Bearer hf_*** *** at https://cdn.example/file 'failed')" in str(refusal.value)
     assert refusal.value.__cause__ is None and refusal.value.__suppress_context__
 
