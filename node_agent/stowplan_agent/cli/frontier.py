@@ -135,7 +135,7 @@ def _text(form: Form, found: Frontier) -> str:
         from stowplan_agent.report.curve import curve
 
         return curve(found) + "\n"
-    from stowplan_agent.report.frontier import frontier_json
+    from stowplan_agent.report.frontier_document import frontier_json
 
     return json.dumps(frontier_json(found), indent=1, ensure_ascii=False) + "\n"
 

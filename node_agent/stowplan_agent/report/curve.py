@@ -132,7 +132,9 @@ class _Curve:
         parts = [element("text", scale, x=LEFT if not self.narrow else 14.0, y=20.0, class_="soft")]
         note = estimate_note(self.found.record)
         if note is not None:
-            parts.append(element("text", note.split(";")[0], x=LEFT, y=38.0, class_="bad strong"))
+            # A narrow picture needs the room above for a third row of labels.
+            place = {"x": 14.0, "y": HEIGHT - 3.0} if self.narrow else {"x": LEFT, "y": 38.0}
+            parts.append(element("text", note.split(";")[0], **place, class_="bad strong"))
         return parts + self._ends()
 
     def _ends(self) -> list[str]:

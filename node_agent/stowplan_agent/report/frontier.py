@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from stowplan_agent.estimate.cards import Card, sizes_of_cards
 from stowplan_agent.planning import seconds_by_memory, solve, with_device_memory
 from stowplan_agent.planning.layout import layout_of
-from stowplan_agent.report.provenance import estimate_note
 from stowplan_agent.report.sizes import GIB, full_size, smallest_size
 from stowplan_api.plan import Plan
 from stowplan_api.record import CalibrationRecord
@@ -121,43 +120,6 @@ def frontier(
             progress(f"solved for {size / GIB:.4g} GiB: {plan.status}")
         points.append(Point(size, seconds[size], cards.get(size, ()), plan, _held(record, plan)))
     return Frontier(record, tuple(points), smallest, whole)
-
-
-def frontier_json(found: Frontier) -> dict[str, Any]:
-    """The frontier as plain JSON: bytes and seconds. ``lossSeconds`` is against the next larger point."""
-    note = estimate_note(found.record)
-    return {
-        "kind": "Frontier",
-        "model": found.record.model.to_json(),
-        "workloads": [workload.to_json(exclude_none=True) for workload in found.record.workloads],
-        "measuredOn": found.record.ranks[0].device,
-        **({"estimate": note} if note else {}),
-        "smallestBytes": found.smallest,
-        "fullyResidentBytes": found.full,
-        "points": [_point_json(found, point) for point in found.points],
-    }
-
-
-def _point_json(found: Frontier, point: Point) -> dict[str, Any]:
-    line: dict[str, Any] = {
-        "deviceMemory": point.size,
-        "status": "Infeasible" if point.seconds is None else "Optimal",
-        "proven": True,
-        "seconds": point.seconds,
-        "lossSeconds": found.loss(point, found.points),
-    }
-    if point.cards:
-        line["cards"] = [card.name for card in point.cards]
-    if point.plan is None:
-        return line
-    line["components"] = [
-        {"name": one.component, "alwaysBytes": one.always, "whileRunningBytes": one.running, "totalBytes": one.total}
-        | {"inWords": one.words}
-        for one in point.held
-    ]
-    line["shortfalls"] = [one.to_json() for one in point.plan.shortfalls]
-    line["wouldFit"] = [one.to_json() for one in point.plan.would_fit]
-    return line
 
 
 def _held(record: CalibrationRecord, plan: Plan | None) -> tuple[Held, ...]:

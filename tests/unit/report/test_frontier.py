@@ -5,7 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 
 from stowplan_agent.planning import cost, solve, with_device_memory
-from stowplan_agent.report.frontier import Frontier, frontier, frontier_json
+from stowplan_agent.report.frontier import Frontier, frontier
+from stowplan_agent.report.frontier_document import frontier_json
+from stowplan_agent.report.knee import knee
 from stowplan_agent.report.sizes import GIB, default_range, even_sizes, full_size, smallest_size
 from stowplan_api.placement import ComponentPlacement, Placement
 from stowplan_api.record import CalibrationRecord
@@ -79,3 +81,5 @@ def test_the_document_has_every_point(image_frontier: Frontier) -> None:
     assert [point["deviceMemory"] for point in document["points"]] == [point.size for point in image_frontier.points]
     assert {point["status"] for point in document["points"]} == {"Optimal", "Infeasible"}
     assert any("RTX 4090" in point.get("cards", ()) and point["components"] for point in document["points"])
+    bend = knee(image_frontier)
+    assert bend is not None and document["knee"]["deviceMemory"] == bend.point.size
