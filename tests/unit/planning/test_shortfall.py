@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from examples import GIB, component, interval, made, record_of, small_record
+from examples import GIB, component, interval, made, record_of, resident, small_record
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +14,8 @@ from stowplan_agent.planning import cost, solve, with_device_memory, with_host_m
 from stowplan_agent.planning.requests import with_activations, with_workloads
 from stowplan_agent.planning.setting import setting_of
 from stowplan_agent.planning.shortfall import smallest_peak
+from stowplan_agent.report.explanation import infeasible_lines
+from stowplan_api.placement import Placement
 from stowplan_api.plan import Change, Plan
 from stowplan_api.record import CalibrationRecord
 
@@ -163,6 +165,21 @@ def test_both_kinds_of_memory_are_asked_for_together_where_neither_helps_alone()
     assert device is not None and device.also_host_bytes == 4 * GIB
     assert "together with 4 GiB (4294967296 bytes) of host memory a node" in device.message
     assert {one.what for one in plan.would_fit} == {"deviceMemory"}
+
+
+def test_a_current_placement_that_no_single_move_mends_is_the_reason() -> None:
+    """Three components are kept on a card that holds one: whichever goes first, two are still too many."""
+    names = ("encoder", "denoiser", "vae")
+    parts, stays = [component(name, 3) for name in names], [interval(name, 2, 0.5) for name in names]
+    record = made(parts, stays, card=5)
+    current = Placement(components=tuple(resident(name) for name in names))
+    assert fits(record)
+    plan = solve(record, current=current)
+    assert plan.status == "Infeasible" and "no order of moves from the current one" in plan.proof["reason"]
+    assert cost(record, Placement.from_json(plan.proof["unreachable"])).feasible
+    assert {one.interval for one in plan.shortfalls} == {0, 1, 2}
+    (first, *rest) = infeasible_lines("made", plan)
+    assert "no order of moves" in first and all("short: " in line for line in rest)
 
 
 @pytest.mark.parametrize("size", [4, 8, 12, 16])
