@@ -164,3 +164,13 @@ def test_the_facts_are_those_of_the_card_that_torch_uses(accelerator: CudaAccele
     assert facts.memory_bytes >= properties.total_memory * 0.95
     assert facts.used_bytes is not None and facts.used_bytes > 0
     assert str(facts).startswith(properties.name)
+
+
+def test_memory_that_is_free_can_be_had_in_one_piece(accelerator: CudaAccelerator) -> None:
+    """A little that is held in the midst of what was one large buffer is in the way of nothing else."""
+    whole = accelerator.allocate(ROOM * 8 // 10)
+    accelerator.free(whole)
+    little = torch.empty(ROOM // 32, dtype=torch.uint8, device=accelerator.device)
+    larger = accelerator.allocate(ROOM * 9 // 10)
+    accelerator.free(larger)
+    del little

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from stowplan_agent.accelerators import Accelerator, open_accelerator
-from stowplan_agent.accelerators.cuda_memory import CudaMemory, ceiling_share
+from stowplan_agent.accelerators.cuda_memory import ALLOCATOR_VARIABLES, CudaMemory, ceiling_share, without_fragments
 from stowplan_agent.accelerators.emulated import EmulatedAccelerator, EmulatedCard
 from stowplan_agent.planning.limits import weight_room
 from unit.planning.examples import GIB, component, interval, made
@@ -31,6 +31,23 @@ def test_the_allocators_share_is_what_is_left_below_ceiling_and_card(
     total: int, ceiling: int, outside: int, room: int
 ) -> None:
     assert ceiling_share(total, ceiling, outside) * total == pytest.approx(room)
+
+
+@pytest.mark.parametrize("variable", ALLOCATOR_VARIABLES)
+@pytest.mark.parametrize(
+    ("given", "settings"),
+    [
+        ("", "expandable_segments:True"),
+        ("max_split_size_mb:512", "max_split_size_mb:512,expandable_segments:True"),
+        ("expandable_segments:False", None),
+        ("backend:cudaMallocAsync", None),
+    ],
+)
+def test_free_memory_stays_in_one_piece_unless_the_user_decides(
+    variable: str, given: str, settings: str | None
+) -> None:
+    assert without_fragments({}) == "expandable_segments:True"
+    assert without_fragments({variable: given}) == settings
 
 
 class Driver:
