@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,12 +14,14 @@ import pytest
 import torch
 from diffusers import DiffusionPipeline
 from torch.testing._internal.two_tensor import TwoTensor
+from transformers import T5Config, T5ForConditionalGeneration
 
 from pipelines.tiny_requests import modules
 from stowplan_agent.accelerators.emulated import EmulatedAccelerator, EmulatedCard
 from stowplan_agent.inventory import (
     GroupInventory,
     Inventory,
+    InventoryError,
     describe_module,
     inventory_as_loaded,
     read_checkpoint,
@@ -58,6 +61,7 @@ def test_inventory_equals_loaded_modules(name: str, dtype: str, write_tiny: Call
     for part, stored in zip(inventory.components, checkpoint.weighted, strict=True):
         assert part.uncertain is None
         assert part == describe_module(stored, parts[part.name])
+        assert part.unused_bytes == 0
         assert part.tensor_bytes == sum(part.dtype_bytes.values()) == held(parts[part.name])
         assert part.buffer_bytes == sum(buffer.nbytes for buffer in parts[part.name].buffers())
     engine = WeightsEngine(EmulatedAccelerator(EmulatedCard(capacity_bytes=1 << 30)))
@@ -161,6 +165,43 @@ def test_h2_inner_bytes_of_a_wrapper_class_are_counted() -> None:
     module.weight = torch.nn.Parameter(TwoTensor(torch.zeros(8, 8), torch.zeros(8, 8)))
     found = describe_module(CheckpointComponent("foo", "own", "Linear"), module)
     assert found.tensor_bytes == found.loose_bytes == 512
+
+
+@pytest.mark.parametrize(("component", "more"), [("transformer", "blocks.8."), ("text_encoder", "encoder.block.4.")])
+def test_weights_that_the_files_lack_are_named_before_loading(
+    component: str, more: str, tiny_wan: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "wan"
+    shutil.copytree(tiny_wan, folder)
+    config = folder / component / "config.json"
+    settings = json.loads(config.read_text())
+    config.write_text(json.dumps(settings | {"num_layers": settings["num_layers"] + 1}))
+    with pytest.raises(
+        InventoryError, match=rf"component {component}: \d+ weights of \w+ are not .* {re.escape(more)}"
+    ):
+        inventory_as_loaded(read_checkpoint(folder), "bfloat16")
+
+
+def test_the_decoder_of_a_whole_t5_is_not_counted(tiny_flux: Path, tmp_path: Path) -> None:
+    """By headers it would be: the pipeline takes the encoder alone."""
+    folder = tmp_path / "flux"
+    shutil.copytree(tiny_flux, folder)
+    config = T5Config.from_pretrained(folder / "text_encoder_2", num_decoder_layers=4)
+    T5ForConditionalGeneration(config).save_pretrained(folder / "text_encoder_2")
+    whole, own = (of(inventory_as_loaded(read_checkpoint(path), "float32")) for path in (folder, tiny_flux))
+    assert whole["text_encoder_2"].disk_bytes > own["text_encoder_2"].disk_bytes
+    assert whole["text_encoder_2"].total_bytes == own["text_encoder_2"].total_bytes
+    assert whole["text_encoder_2"].groups == own["text_encoder_2"].groups
+
+
+def test_tensors_that_a_class_does_not_take_are_told(tiny_wan: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "wan"
+    shutil.copytree(tiny_wan, folder)
+    config = folder / "transformer" / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"num_layers": 6}))
+    fewer, whole = (of(inventory_as_loaded(read_checkpoint(path), "float32")) for path in (folder, tiny_wan))
+    lost = whole["transformer"].tensor_bytes - fewer["transformer"].tensor_bytes
+    assert fewer["transformer"].unused_bytes == lost > 0
 
 
 def test_what_cannot_be_built_is_counted_by_headers_and_says_so(tiny_wan: Path, tmp_path: Path) -> None:

@@ -82,10 +82,14 @@ def _counted(checkpoint: Checkpoint, dtype: str, headers_only: bool) -> tuple[In
         found = inventory_as_loaded(checkpoint, dtype)
     except ModuleNotFoundError:
         return take_inventory(checkpoint, dtype), BARE
-    unsure = [
+    remarks = [
         f"{part.name} is counted by headers alone: {part.uncertain}" for part in found.components if part.uncertain
+    ] + [
+        f"{for_people(part.unused_bytes)} of the files of {part.name} are not taken by {part.class_name}"
+        for part in found.components
+        if part.unused_bytes
     ]
-    return found, "; ".join(unsure) or None
+    return found, "; ".join(remarks) or None
 
 
 def _host(stated: str | None) -> HostLimits:
@@ -121,6 +125,7 @@ def _as_json(
                 "tensorBytes": part.tensor_bytes,
                 "looseBytes": part.loose_bytes,
                 "bufferBytes": part.buffer_bytes,
+                "unusedDiskBytes": part.unused_bytes,
                 "dtypeBytes": dict(part.dtype_bytes),
                 "tied": list(part.tied),
                 "groups": [{"name": group.name, "layerBytes": list(group.layer_bytes)} for group in part.groups],

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from stowplan_agent.inventory.blocks import Block, blocks_of, own_parameters
 from stowplan_agent.inventory.checkpoint import Checkpoint, CheckpointComponent
 from stowplan_agent.inventory.components import ComponentInventory, GroupInventory, Inventory, take_inventory
+from stowplan_agent.inventory.errors import InventoryError
 from stowplan_agent.inventory.layers import find_groups
 from stowplan_agent.inventory.stacks import stacks_of
 from stowplan_agent.inventory.tensors import packed_bytes
@@ -26,7 +27,8 @@ def inventory_as_loaded(checkpoint: Checkpoint, dtype: str) -> Inventory:
     """The inventory of ``checkpoint`` as its modules will hold it in ``dtype``; needs torch and the model libraries.
 
     A component whose class cannot be built from its config alone is counted from its headers, and its ``uncertain``
-    says why. Raises `InventoryError` for another dtype, and ``ModuleNotFoundError`` in the bare install.
+    says why. Raises `InventoryError` for another dtype and for weights that the checkpoint lacks, and
+    ``ModuleNotFoundError`` in the bare install.
     """
     counted = take_inventory(checkpoint, dtype)
     parts = zip(checkpoint.weighted, counted.components, strict=True)
@@ -79,7 +81,13 @@ def _built(part: CheckpointComponent, by_headers: ComponentInventory, dtype: str
         return _uncertain(by_headers, error)
     except Exception as error:  # the libraries raise what they like; loading says it again, and stops there
         return _uncertain(by_headers, error)
-    return describe_module(part, skeleton)
+    if skeleton.missing:
+        raise InventoryError(
+            f"component {part.name}: {len(skeleton.missing)} weights of {part.class_name} are not in the checkpoint, "
+            f"{skeleton.missing[0]} among them; correct its config.json, or download the checkpoint again"
+        )
+    unused = sum(part.tensors[name].nbytes for name in skeleton.unused if name in part.tensors)
+    return replace(describe_module(part, skeleton.module), unused_bytes=unused)
 
 
 def _uncertain(by_headers: ComponentInventory, error: Exception) -> ComponentInventory:

@@ -48,6 +48,10 @@ class ComponentInventory:
     """Names that share the storage of another and are counted there."""
     buffer_bytes: int = 0
     """Exact bytes of buffers, part of the loose ones. By headers alone those that are saved count as weights."""
+    unused_bytes: int = 0
+    """Bytes on disk of tensors that the class does not take: never loaded, and in no other number.
+
+    0 by headers alone, and for what its library knows that the class leaves out (the decoder of a whole T5)."""
     uncertain: str | None = None
     """Why headers alone were counted, where the modules were asked for and could not be built."""
 

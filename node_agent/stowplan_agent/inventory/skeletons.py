@@ -16,6 +16,7 @@ import io
 import logging
 import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
@@ -27,8 +28,19 @@ ON_META: Final = {"": "meta"}
 """The device map that puts all of a model there."""
 
 
-def build_skeleton(part: CheckpointComponent, dtype: str) -> torch.nn.Module:
-    """The component as loaded in ``dtype`` (torch's name), on the meta device; buffers that are computed may be real.
+@dataclass(frozen=True)
+class Skeleton:
+    """A component as loaded, on the meta device; buffers that are computed may be real."""
+
+    module: torch.nn.Module
+    missing: tuple[str, ...]
+    """Weights that the class has and the files have not."""
+    unused: tuple[str, ...]
+    """Tensors, by their names in the files, that the class does not take."""
+
+
+def build_skeleton(part: CheckpointComponent, dtype: str) -> Skeleton:
+    """The component as loaded in ``dtype`` (torch's name).
 
     Raises whatever its library raises for a config or tensors that do not suit its class, and `LookupError` for a class
     that neither library loads.
@@ -55,15 +67,20 @@ def _class_of(part: CheckpointComponent) -> type[Any]:
     raise LookupError(f"{part.library} has no class {part.class_name}")
 
 
-def _of_transformers(kind: Any, part: CheckpointComponent, dtype: torch.dtype) -> torch.nn.Module:
+def _of_transformers(kind: Any, part: CheckpointComponent, dtype: torch.dtype) -> Skeleton:
     config = kind.config_class.from_dict(dict(part.config))
-    model: torch.nn.Module = kind.from_pretrained(
-        None, config=config, state_dict=_on_meta(part.tensors), dtype=dtype, device_map=ON_META
+    model, told = kind.from_pretrained(
+        None,
+        config=config,
+        state_dict=_on_meta(part.tensors),
+        dtype=dtype,
+        device_map=ON_META,
+        output_loading_info=True,
     )
-    return model
+    return Skeleton(model, tuple(sorted(told["missing_keys"])), tuple(sorted(told["unexpected_keys"])))
 
 
-def _of_diffusers(kind: Any, part: CheckpointComponent, dtype: torch.dtype) -> torch.nn.Module:
+def _of_diffusers(kind: Any, part: CheckpointComponent, dtype: torch.dtype) -> Skeleton:
     """The steps of ``ModelMixin.from_pretrained`` (models/modeling_utils.py), which takes no state dict."""
     from accelerate import init_empty_weights
     from diffusers.models.model_loading_utils import load_model_dict_into_meta
@@ -86,7 +103,13 @@ def _of_diffusers(kind: Any, part: CheckpointComponent, dtype: torch.dtype) -> t
         device_map=ON_META,
         keep_in_fp32_modules=kept if isinstance(kept, list) else [kept],
     )
-    return model  # type: ignore[no-any-return]
+    taken = model.state_dict().keys()
+    return Skeleton(
+        model,
+        # a saved buffer that is not there keeps the value that its module computes
+        tuple(name for name, _ in model.named_parameters() if name not in stored),
+        tuple(name for name in stored if name not in taken),
+    )
 
 
 def _on_meta(tensors: Mapping[str, TensorInfo]) -> dict[str, torch.Tensor]:
