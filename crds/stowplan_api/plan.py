@@ -54,7 +54,8 @@ class Explanation(Model):
     chosen_entry: ComponentPlacement | None = None
     lost: str | None = None
     """The best option it lost, if any: of those that are faster the one that is short of the fewest bytes, or, where
-    none is faster, the next slower one."""
+    none is faster, the next slower one. An Offload counts with all of it pinned: with any pins at all, the nearest one
+    would always be a byte away."""
     lost_entry: ComponentPlacement | None = None
     because: str
     """The constraint that forbade it (interval, rank, bytes short) or the seconds it would have cost."""

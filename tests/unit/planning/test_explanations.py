@@ -56,16 +56,21 @@ def test_what_is_said_of_a_lost_option_is_its_price(choose: random.Random) -> No
         check_fields(record, plan, said)
 
 
-@rule
-@given(chance)
-def test_no_better_option_is_passed_over(choose: random.Random) -> None:
-    """Of all faster entries none is short of fewer bytes; where none is faster, none that fits is less slow."""
+@pytest.mark.parametrize("seed", range(200))
+def test_no_better_option_is_passed_over(seed: int) -> None:
+    """Of all faster entries none is short of fewer bytes; where none is faster, none that fits is less slow.
+
+    An Offload counts with all of it pinned or nothing: with any pins, the nearest would always be a byte away.
+    """
+    choose = random.Random(seed)
     record = small_record(choose, ranks=1, count=choose.choice([1, 2]))
     plan = solve(record)
     for said in plan.explanations:
         assert plan.cost is not None
         slack = TOLERANCE * plan.cost.seconds
+        whole = record.component(said.component).total_bytes()
         listed = list(entries(record.component(said.component), len(record.ranks)))
+        listed = [one for one in listed if one.pinned_bytes in (None, (0,), (whole,))]
         others = [(entry, cost(record, swapped(plan, entry))) for entry in listed]
         faster = [priced for _, priced in others if priced.seconds < plan.cost.seconds - slack]
         short = [max(one.short_bytes for one in priced.violations) for priced in faster]
