@@ -60,8 +60,7 @@ class Dual:
         self.frame = frame
         self.steps = spaces[0].prices
         """Prices at which elastic rows change their pins, falling."""
-        limits = [*frame.room, frame.idle_room, frame.host, *frame.pinnable]
-        self.limits = np.array(limits, dtype=np.float64)
+        self.limits = limits_of(frame)
         self.active = np.isfinite(self.limits)
         self.active[len(frame.room) + 1] &= frame.host_scarce
         self.active[len(frame.room) + 2 :] &= frame.pins_scarce
@@ -75,9 +74,10 @@ class Dual:
         each = self.vector / self.unit
         return Prices(each[:count], float(each[count]), float(each[count + 1]), each[count + 2 :])
 
-    def worth(self) -> float:
-        """Seconds that the limits are worth at these prices."""
-        return float(self.vector[self.active] @ self.limits[self.active]) / self.unit
+    def worth(self, frame: Frame | None = None) -> float:
+        """Seconds that the limits, or those of another frame, are worth at these prices."""
+        limits = self.limits if frame is None else limits_of(frame)
+        return float(self.vector[self.active] @ limits[self.active]) / self.unit
 
     def reduced(self, rows: Rows, component: int) -> Floats:
         """Reduced cost of each row."""
@@ -143,6 +143,11 @@ class Dual:
         part = (self.steps[above] - price) / (self.steps[above] - self.steps[above + 1])
         mix[above], mix[above + 1] = 1 - part, part
         return mix
+
+
+def limits_of(frame: Frame) -> Floats:
+    """The limits that have a price: room of each component, idle room, host copies, pins of each node."""
+    return np.array([*frame.room, frame.idle_room, frame.host, *frame.pinnable], dtype=np.float64)
 
 
 def sampled(dual: Dual, rows: Rows, component: int) -> Ints:

@@ -7,7 +7,8 @@ bytes if their links are alike, and hold the same host copies. So eight ranks ar
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -54,6 +55,17 @@ class Frame:
     def nodes_alike(self) -> bool:
         """Whether all nodes have as many ranks of each link class."""
         return bool((self.ranks_of == self.ranks_of[0]).all())
+
+
+def loosest(frames: Sequence[Frame]) -> Frame:
+    """The frame of the largest of each limit."""
+    return replace(
+        frames[0],
+        room=np.max([frame.room for frame in frames], axis=0),
+        idle_room=max(frame.idle_room for frame in frames),
+        host=max(frame.host for frame in frames),
+        pinnable=np.max([frame.pinnable for frame in frames], axis=0),
+    )
 
 
 @dataclass(frozen=True, slots=True)

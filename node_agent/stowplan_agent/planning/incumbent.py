@@ -68,9 +68,10 @@ class Incumbent:
         self.chosen = [rows.take(labels.rows[one, c : c + 1]) for c, rows in enumerate(pools)]
         return True
 
-    def possible(self, pools: Sequence[Rows], budget: float) -> list[Rows]:
-        """Only rows that are within limits and a budget of seconds beside the least that any other component takes."""
-        frame, kept = self.frame, []
+    def possible(self, pools: Sequence[Rows], budget: float, frame: Frame | None = None) -> list[Rows]:
+        """Only rows that are within limits (or those of another frame) and a budget of seconds beside the least that
+        any other component takes."""
+        frame, kept = frame or self.frame, []
         columns = [
             (rows.bytes[:, ALWAYS], rows.bytes[:, OWN] - frame.room[c], rows.bytes[:, HOST], rows.times[:, -1])
             for c, rows in enumerate(pools)

@@ -8,20 +8,20 @@ part of anything as fast as the best selection known; what is left is opened to 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from stowplan_agent.planning.dual import Dual, sampled
-from stowplan_agent.planning.frame import Frame
+from stowplan_agent.planning.frame import Frame, loosest
 from stowplan_agent.planning.incumbent import DOZEN, Incumbent
 from stowplan_agent.planning.labels import Labels
+from stowplan_agent.planning.leaf import Leaf
 from stowplan_agent.planning.merge import Merge
 from stowplan_agent.planning.pareto import undominated
 from stowplan_agent.planning.rows import ALWAYS, HOST, LOCKED, OWN, Rows, joined, least
 from stowplan_agent.planning.space import Space
-from stowplan_agent.planning.table import Bools, Floats
+from stowplan_agent.planning.table import Bools
 
 TOLERANCE: Final = 1e-6
 """Times within this share of each other count as equal (PLANNING.md, small print)."""
@@ -45,27 +45,15 @@ MOST_PAIRS: Final = 10_000_000
 """Selections of the three largest components up to which a part is not split."""
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
-    """A part of the space: rows of each component that can be part of a best selection, at prices that say so."""
-
-    pools: list[Rows]
-    dual: Dual
-    vector: Floats
-    labels: Labels
-    """Selections of these rows, among them all that can be best."""
-
-    def spent(self) -> list[Floats]:
-        """Reduced cost of the rows of each pool."""
-        self.dual.vector = self.vector
-        return [self.dual.reduced(rows, component) for component, rows in enumerate(self.pools)]
-
-
 class Search(Incumbent):
     """The search for the fastest selection of one frame."""
 
-    def __init__(self, spaces: Sequence[Space], frame: Frame, between: float) -> None:
+    def __init__(self, spaces: Sequence[Space], frame: Frame, between: float, also: Sequence[Frame] = ()) -> None:
         super().__init__(spaces, frame)
+        self.frames = (frame, *also)
+        """This one, and looser ones of which `again` is asked."""
+        self.wide: list[Rows] = []
+        """Rows that can be part of a best selection in one of these frames, exactly priced; none if it took parts."""
         self.between = between
         self.dual = Dual(spaces, frame)
         self.leaves: list[Leaf] = []
@@ -79,13 +67,14 @@ class Search(Incumbent):
             return False
         scarce, host = self.frame.pins_scarce, self.frame.host_scarce
         pools = [space.coarse(scarce=True) if scarce else space.front(host=host) for space in self.spaces]
-        pools = self.possible(pools, self.budget())
+        loose = loosest(self.frames)
+        pools = self.possible(pools, self.budget(), loose)
         few = [rows.take(sampled(self.dual, rows, c)) for c, rows in enumerate(pools)]
         self.descend(few)
         if sum(map(len, pools)) > LONG:
             self.dual.search(few, self.best)
             self._improve(few)
-        self._part(self.possible(pools, self.budget()))
+        self._part(self.possible(pools, self.budget(), loose))
         leaves, self.leaves = self.leaves, []
         for leaf in leaves:
             self.dual.vector = leaf.vector
@@ -93,6 +82,20 @@ class Search(Incumbent):
             if len(labels):
                 self.leaves.append(Leaf(leaf.pools, leaf.dual, leaf.vector, labels))
         return True
+
+    def again(self, near: Search) -> None:
+        """Find the fastest selection, given a finished search of tighter limits that was told of this frame.
+
+        What that search left out takes longer than its best selection in all of its frames, for its reduced cost says
+        so with any of their limits, or a row is there that takes no more of anything: what it kept is all there is.
+        """
+        self.dual.vector = near.dual.vector
+        if not near.wide:
+            self.run(near.chosen)
+            return
+        self.best, self.chosen = near.best, near.chosen
+        if all(map(len, pools := self.possible(near.wide, self.budget()))):
+            self._part(pools)
 
     def _part(self, pools: Sequence[Rows]) -> None:
         """Search a part of the space: split it where the bound is not sharp, until it is small enough to go through."""
@@ -116,6 +119,7 @@ class Search(Incumbent):
                 pools = [self.uncovered(rows, c) for c, rows in enumerate(pools)]
             else:
                 break
+        self.wide, pools = pools, self.within(pools, frames=1)
         split = [c for c, rows in enumerate(pools) if 1 < len(rows) <= FORKS]
         sizes = sorted(len(self.front(rows, c)) for c, rows in enumerate(pools))
         if split and np.prod(sizes[-3:]) > MOST_PAIRS:
@@ -131,18 +135,20 @@ class Search(Incumbent):
         for row in np.argsort(self.dual.reduced(rows, component), kind="stable"):
             self.dual.vector = vector
             self._part([*pools[:component], rows.take(np.array([row])), *pools[component + 1 :]])
+        self.wide = []
 
     def budget(self) -> float:
         """The most seconds that count as equal to the best so far, and a little for rounding."""
         return (self.best + self.between) * (1 + TOLERANCE + ROUNDING) - self.between
 
-    def within(self, pools: Sequence[Rows]) -> list[Rows]:
-        """Only rows that can be part of a selection within the budget."""
+    def within(self, pools: Sequence[Rows], frames: int | None = None) -> list[Rows]:
+        """Only rows that can be part of a selection within the budget in one of so many frames."""
         if not all(map(len, pools)):
             return list(pools)
         spent = [self.dual.reduced(rows, c) for c, rows in enumerate(pools)]
         cheapest = [float(each.min()) for each in spent]
-        gap = self.budget() + self.dual.worth() - sum(cheapest)
+        worth = max(self.dual.worth(frame) for frame in self.frames[:frames])
+        gap = self.budget() + worth - sum(cheapest)
         return [rows.take(each <= least + gap) for rows, each, least in zip(pools, spent, cheapest, strict=True)]
 
     def _merge(self, pools: Sequence[Rows], width: int | None = None) -> Labels:

@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Iterable
 from typing import Any, Final
 
+from stowplan_agent.planning.frame import Frame
 from stowplan_agent.planning.limits import GIB, with_device_memory
 from stowplan_agent.planning.moves import moves
 from stowplan_agent.planning.price import cost
@@ -44,7 +45,9 @@ def solve(record: CalibrationRecord, *, current: Placement | None = None) -> Pla
     too large to list without what ``proof["leftOut"]`` names.
     """
     setting = setting_of(record, current)
-    search = Search(setting.spaces, setting.frame, setting.between)
+    device, host = _with_one_more(record)
+    also = [setting.frame_with(one) for one in (device, host)]
+    search = Search(setting.spaces, setting.frame, setting.between, also)
     if not search.run():
         return _infeasible(setting, current)
     free = search.best + setting.between
@@ -68,7 +71,7 @@ def solve(record: CalibrationRecord, *, current: Placement | None = None) -> Pla
         cost=priced,
         proof=proof,
         explanations=explanations(setting, chosen, priced.seconds),
-        worth=_worth(setting, search, free),
+        worth=_worth(setting, search, free, *also),
         moves=(moves(record, current, chosen) or ()) if current is not None else (),
     )
 
@@ -82,12 +85,10 @@ def seconds_by_memory(record: CalibrationRecord, sizes: Iterable[int]) -> dict[i
     return {size: _fastest(setting, with_device_memory(record, size)) for size in sizes}
 
 
-def _fastest(setting: Setting, record: CalibrationRecord, near: Search | None = None) -> float | None:
-    """Seconds of the best placement; ``near`` is a search within other limits, and where this one starts."""
+def _fastest(setting: Setting, record: CalibrationRecord) -> float | None:
+    """Seconds of the best placement."""
     search = Search(setting.spaces, setting.frame_with(record), setting.between)
-    if near is not None:
-        search.dual.vector = near.dual.vector
-    return search.best + setting.between if search.run(near.chosen if near else ()) else None
+    return search.best + setting.between if search.run() else None
 
 
 def _proof(setting: Setting) -> dict[str, Any]:
@@ -103,9 +104,8 @@ def _proof(setting: Setting) -> dict[str, Any]:
     }
 
 
-def _worth(setting: Setting, search: Search, best: float) -> Worth:
-    """Seconds that one more GiB on every card, or in every node (pins in proportion), would save; moves aside."""
-    record = setting.record
+def _with_one_more(record: CalibrationRecord) -> tuple[CalibrationRecord, CalibrationRecord]:
+    """The record with one more GiB on every card, and in every node, its pins in proportion."""
     ranks = tuple(rank.model_copy(update={"capacity_bytes": rank.capacity_bytes + GIB}) for rank in record.ranks)
     nodes = tuple(
         node.model_copy(
@@ -117,24 +117,23 @@ def _worth(setting: Setting, search: Search, best: float) -> Worth:
         )
         for node in record.nodes
     )
+    return record.model_copy(update={"ranks": ranks}), record.model_copy(update={"nodes": nodes})
 
+
+def _worth(setting: Setting, search: Search, best: float, device: Frame, host: Frame) -> Worth:
+    """Seconds that one more GiB on every card, or in every node, would save; moves aside."""
     floor = setting.between + sum(float(space.coarse(scarce=False).times[:, -1].min()) for space in setting.spaces)
     if best <= floor * (1 + TOLERANCE):
         return Worth(device_seconds_per_gib=0.0, host_seconds_per_gib=0.0)
+    plenty = not any(one.host_scarce or one.pins_scarce for one in (setting.frame, host))
 
-    more = setting.frame_with(record.model_copy(update={"nodes": nodes}))
-    plenty = not (setting.frame.host_scarce or setting.frame.pins_scarce or more.host_scarce or more.pins_scarce)
+    def saved(frame: Frame) -> float:
+        more = Search(setting.spaces, frame, setting.between)
+        more.again(search)
+        seconds = best - (more.best + setting.between)
+        return seconds if seconds > TOLERANCE * best else 0.0
 
-    def saved(changed: CalibrationRecord) -> float | None:
-        seconds = _fastest(setting, changed, search)
-        if seconds is None:
-            return None
-        return best - seconds if best - seconds > TOLERANCE * best else 0.0
-
-    return Worth(
-        device_seconds_per_gib=saved(record.model_copy(update={"ranks": ranks})),
-        host_seconds_per_gib=0.0 if plenty else saved(record.model_copy(update={"nodes": nodes})),
-    )
+    return Worth(device_seconds_per_gib=saved(device), host_seconds_per_gib=0.0 if plenty else saved(host))
 
 
 def _infeasible(setting: Setting, current: Placement | None) -> Plan:
