@@ -87,7 +87,8 @@ class PlacementReason(StrEnum):
     MEASURED = "Measured"
     """Calibrated=True: a probe at the declared shape."""
     EXTRAPOLATED = "Extrapolated"
-    """Calibrated=True: the probe ran at a smaller shape; larger reserves apply."""
+    """Calibrated=True: the probe ran at a smaller shape; larger reserves apply. Applied=False: no plan is made from
+    what was not measured; the seed placement is served if it proves itself at the declared shape."""
     STATIC_MODE = "StaticMode"
     """Applied=False: mode Static plans nothing; the seed placement is proven and served."""
     RESIDENCY_DISABLED = "ResidencyDisabled"

@@ -51,10 +51,10 @@ def test_activations_that_no_shape_makes_smaller_do_not_fit(
     assert int(match[2]) == (13 << 20) + int(match[1])  # 12, and the reserve of 1
 
 
-def test_a_shape_that_does_not_fit_is_extrapolated_and_the_plan_says_what_is_short(tiny_wan: Path) -> None:
+def test_a_shape_that_does_not_fit_is_extrapolated_and_the_failed_proof_says_what_is_short(tiny_wan: Path) -> None:
     """The decoder's need lies on the line through two lighter requests; encoders need what they need at any shape."""
     started = failed(tiny_wan, "29Mi", shapes=["160x160x5@2"])
-    assert started.phases[-1] == "Solve"
+    assert started.phases[-2:] == ["Validate", "RollBack"]  # the seed placement had its chance at the declared shape
     calibrated = started.condition("Calibrated")
     assert (calibrated.status, calibrated.reason) == ("True", "Extrapolated")
     assert re.search(

@@ -21,9 +21,11 @@ LARGEST: Final = 256 << 20
 REPEATS: Final = 3
 LEAST_SIDE: Final = 64
 LARGEST_SIDE: Final = 4096
-"""Sides of the square float32 matrices whose product is timed beside a copy; as large as the budget allows."""
+"""Sides of the square matrices whose product is timed beside a copy; as large as the budget allows."""
 MATRICES: Final = 2
 PRODUCTS: Final = 4
+FAST_PRODUCTS: Final = 16
+"""Products in bfloat16, on a device that has units for them: what layers are made of, and shorter."""
 
 
 def measure_link(accelerator: Accelerator, *, budget_bytes: int) -> Link:
@@ -70,14 +72,15 @@ def _copy_seconds(accelerator: Accelerator, device: torch.Tensor, host: HostBuff
 def _contention(accelerator: Accelerator, device: torch.Tensor, host: HostBuffer, budget: int) -> float:
     """How much slower compute runs while a copy runs, at least 1."""
     side = max(LEAST_SIDE, min(LARGEST_SIDE, math.isqrt(budget // (MATRICES * 4)) // LEAST_SIDE * LEAST_SIDE))
+    products, dtype = FAST_PRODUCTS, torch.bfloat16
     if accelerator.device.type != "cuda":
-        side = LEAST_SIDE
+        side, products, dtype = LEAST_SIDE, PRODUCTS, torch.float32
     with torch.no_grad(), accelerator.running():
-        matrix = torch.ones(side, side, device=accelerator.device)
+        matrix = torch.ones(side, side, device=accelerator.device, dtype=dtype)
         result = torch.empty_like(matrix)
         torch.mm(matrix, matrix, out=result)
-        alone = min(_products(accelerator, matrix, result, None)[0] for _ in range(REPEATS))
-        beside, copying = min(_products(accelerator, matrix, result, (device, host)) for _ in range(REPEATS))
+        alone = min(_products(accelerator, matrix, result, products, None)[0] for _ in range(REPEATS))
+        beside, copying = min(_products(accelerator, matrix, result, products, (device, host)) for _ in range(REPEATS))
     return slowdown(alone, beside, copying)
 
 
@@ -96,6 +99,7 @@ def _products(
     accelerator: Accelerator,
     matrix: torch.Tensor,
     result: torch.Tensor,
+    products: int,
     copied: tuple[torch.Tensor, HostBuffer] | None,
 ) -> tuple[float, float]:
     """Seconds of a row of matrix products, and of the copy beside them (0 without one)."""
@@ -105,7 +109,7 @@ def _products(
     if copied is not None:
         device, host = copied
         copy = accelerator.copy(device, host.tensor, pinned=host.pinned, after=start)
-    for _ in range(PRODUCTS):
+    for _ in range(products):
         torch.mm(matrix, matrix, out=result)
     end = accelerator.record()
     if copy is not None:

@@ -7,7 +7,7 @@ compute by copies: while a share f of the interval's compute had a copy beside i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from stowplan_agent.accelerators import Accelerator
@@ -28,20 +28,32 @@ class Observation:
     layer_seconds: dict[str, tuple[float, ...]]
 
 
-def observe(intervals: Sequence[WatchedInterval], accelerator: Accelerator, link: Link) -> tuple[Observation, ...]:
-    """Work out every watched interval. The request must have ended; waits for its last event."""
+def observe(
+    intervals: Sequence[WatchedInterval],
+    accelerator: Accelerator,
+    link: Link,
+    pinned: Callable[[str], float] = lambda _component: 0.0,
+) -> tuple[Observation, ...]:
+    """Work out every watched interval. The request must have ended; waits for its last event.
+
+    ``pinned``: which share of the bytes that a component streamed came from locked memory.
+    """
     accelerator.synchronize()
-    return tuple(_observe(interval, accelerator, link) for interval in intervals)
+    return tuple(_observe(interval, accelerator, link, pinned) for interval in intervals)
 
 
-def _observe(interval: WatchedInterval, accelerator: Accelerator, link: Link) -> Observation:
+def _observe(
+    interval: WatchedInterval, accelerator: Accelerator, link: Link, pinned: Callable[[str], float]
+) -> Observation:
     def seconds(spans: Sequence[Span]) -> float:
         return sum(max(0.0, accelerator.elapsed(start, end)) for start, end in spans)
 
     total = max(0.0, accelerator.elapsed(interval.start, interval.end)) - seconds(interval.waits)
     layers = {key: seconds(spans) for key, spans in interval.layers.items()}
     passes = max((len(spans) for spans in interval.layers.values()), default=interval.calls)
-    copying = interval.streamed_bytes / link.pageable_bytes_per_second
+    locked = pinned(interval.component) if interval.component is not None else 0.0
+    rates = locked / link.pinned_bytes_per_second + (1 - locked) / link.pageable_bytes_per_second
+    copying = interval.streamed_bytes * rates
     share = min(1.0, copying / total) if total > 0 else 0.0
     slowdown = 1 + (link.contention - 1) * share
     groups: dict[str, int] = {}

@@ -23,6 +23,7 @@ from stowplan_agent.lifecycle.errors import StartError
 from stowplan_agent.lifecycle.limits import device_reserve, host_room, read_host, read_machine
 from stowplan_agent.lifecycle.preferences import check_fixed, check_names
 from stowplan_agent.lifecycle.probe import Probe, Probed, workload_of
+from stowplan_agent.lifecycle.seed import with_pins
 from stowplan_agent.lifecycle.session import Session, stretches_of
 from stowplan_agent.lifecycle.settings import StartSettings
 from stowplan_agent.lifecycle.shapes import bounded, describe, work
@@ -136,10 +137,13 @@ class Preparation:
             check_fixed(self._spec.residency.prefer, engine.describe())
             pipeline.rewrite_within(lambda: engine.rewriting(read_host(self._settings).headroom))
             self._session = Session(accelerator, pipeline, engine, stop=self._stop)
-            self._seed = self._session.placement()
             self._heed_refused_locks()
             room = accelerator.capacity_bytes() - accelerator.outside_bytes() - accelerator.counters().allocated
             self._link: Link = measure_link(accelerator, budget_bytes=max(0, room) // LINK_SHARE)
+            seed, parts = self._session.placement(), engine.describe()
+            self._seed = with_pins(seed, parts, self._machine.pinnable_bytes)
+            for entry in self._seed.components:
+                engine.place(entry)
         except (LoadError, AdoptionError, EntryError, OSError) as error:
             raise StartError(PlacementReason.MODEL_INVALID, str(error)) from error
         except torch.OutOfMemoryError as error:

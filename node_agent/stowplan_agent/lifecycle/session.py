@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from stowplan_agent.accelerators import Accelerator
 from stowplan_agent.calibration import Answers, Observation, Rehearsal, Watch, observe
+from stowplan_agent.lifecycle.seed import pinned_share
 from stowplan_agent.pipeline import HostedPipeline, PipelineRequest
 from stowplan_agent.pipeline.hosted import Frames
 from stowplan_agent.transaction import Measured
@@ -60,7 +61,9 @@ class Session:
         finally:
             self.engine.observer = None
             self.running = watch.running()
-        return measured, observe(watch.intervals, self.accelerator, link)
+        entries = {entry.name: entry for entry in self.placement().components}
+        shares = {part.name: pinned_share(entries[part.name], part) for part in self.engine.describe()}
+        return measured, observe(watch.intervals, self.accelerator, link, shares.__getitem__)
 
     def rehearse(self, shape: Shape, answers: Answers) -> Rehearsal:
         """Let the pipeline run the shape without its components: what it calls.

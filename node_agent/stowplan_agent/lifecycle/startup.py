@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from stowplan_agent.lifecycle.errors import RollbackFailed, StartError
-from stowplan_agent.lifecycle.facts import bytes_text, plan_status, summary
+from stowplan_agent.lifecycle.facts import bytes_text, infeasible_text, plan_status, summary
 from stowplan_agent.lifecycle.phases import ENDS, Outcome, next_phase
 from stowplan_agent.lifecycle.preparation import Preparation, Prepared
 from stowplan_agent.lifecycle.progress import Progress
@@ -21,7 +21,7 @@ from stowplan_agent.lifecycle.settings import StartSettings
 from stowplan_agent.lifecycle.shapes import describe
 from stowplan_agent.lifecycle.target import Target, choose_target
 from stowplan_agent.pipeline.request import Stopped
-from stowplan_agent.planning import cost
+from stowplan_agent.planning import cost, solve
 from stowplan_agent.transaction import ApplyError, UndoError, apply, difference
 from stowplan_api.contract import PlacementCondition, PlacementReason
 from stowplan_api.residency_placement import Phase
@@ -140,6 +140,12 @@ class Startup:
             reason = PlacementReason.RESIDENCY_DISABLED if disabled else PlacementReason.STATIC_MODE
             self._progress.condition(PlacementCondition.APPLIED, "False", reason, "the seed placement is served")
             target = Target(current, reason)
+        elif self.prepared.record.extrapolated and residency.mode == "Auto":
+            # What was not measured is no ground to move anything; the seed placement may fit, and proves it or not.
+            reason, message = PlacementReason.EXTRAPOLATED, "the seed placement is served if it proves itself: "
+            message += "the declared shape ran out of memory when it was measured"
+            self._progress.condition(PlacementCondition.APPLIED, "False", reason, message)
+            target = Target(current, reason)
         else:
             target = choose_target(self.prepared.record, residency)
         self._target = target
@@ -181,6 +187,8 @@ class Startup:
         """Back to the seed placement, which the probe ran in; proven again before anything is served."""
         assert self._proof is not None and self._target is not None and self.error is not None
         session, failure, measured = self.prepared.session, self.error, self._proof.last
+        if self._target.reason is PlacementReason.EXTRAPOLATED:
+            raise self._nothing_fits(failure)
         text = "" if measured is None else bytes_text(measured.peak_bytes, measured.seconds)
         try:
             self._settings.faults.reach("rollback")
@@ -197,6 +205,16 @@ class Startup:
             message = f"the seed placement does not validate either: {error}; the planned one failed so: {failure}"
             raise StartError(PlacementReason.FAILED, message) from error
         return Outcome.DONE
+
+    def _nothing_fits(self, failure: StartError) -> StartError:
+        """The seed placement needs least of all, and it failed at the declared shape: say what would fit."""
+        plan = solve(self.prepared.record)
+        if plan.placement is None:
+            reason, message = PlacementReason.INFEASIBLE, f"{infeasible_text(plan)}; {failure}"
+        else:
+            reason, message = failure.reason, f"{failure}; even with everything streamed, so declare a smaller shape"
+        self._progress.condition(PlacementCondition.APPLIED, "False", reason, message)
+        return StartError(reason, message)
 
     def _finish(self, phase: Phase) -> None:
         if phase == "Failed":
