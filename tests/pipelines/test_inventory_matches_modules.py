@@ -14,7 +14,7 @@ import pytest
 import torch
 from diffusers import DiffusionPipeline
 from torch.testing._internal.two_tensor import TwoTensor
-from transformers import T5Config, T5ForConditionalGeneration
+from transformers import CLIPConfig, T5Config, T5ForConditionalGeneration
 
 from pipelines.tiny_requests import modules
 from stowplan_agent.accelerators.emulated import EmulatedAccelerator, EmulatedCard
@@ -29,6 +29,7 @@ from stowplan_agent.inventory import (
 )
 from stowplan_agent.inventory.checkpoint import CheckpointComponent, check_classes, diffusers_classes
 from stowplan_agent.inventory.frames import FrameContract, frame_contract
+from stowplan_agent.inventory.skeletons import build_skeleton
 from stowplan_agent.weights import WeightsEngine
 
 NAMES = ["tiny-wan", "tiny-wan-two-experts", "tiny-flux", "tiny-ltx"]
@@ -202,6 +203,27 @@ def test_tensors_that_a_class_does_not_take_are_told(tiny_wan: Path, tmp_path: P
     fewer, whole = (of(inventory_as_loaded(read_checkpoint(path), "float32")) for path in (folder, tiny_wan))
     lost = whole["transformer"].tensor_bytes - fewer["transformer"].tensor_bytes
     assert fewer["transformer"].unused_bytes == lost > 0
+
+
+@pytest.mark.parametrize(
+    ("library", "class_name", "says"),
+    [
+        ("subprocess", "Popen", "diffusers.pipelines.subprocess has no class Popen"),
+        ("diffusers", "DDIMScheduler", "DDIMScheduler is no model class of diffusers or transformers"),
+        ("transformers", "NoSuchModel", "transformers has no class NoSuchModel"),
+    ],
+)
+def test_an_index_imports_nothing_but_model_classes(library: str, class_name: str, says: str) -> None:
+    with pytest.raises(LookupError, match=re.escape(says)):
+        build_skeleton(CheckpointComponent("part", library, class_name), "float32")
+
+
+def test_a_part_of_a_pipeline_of_diffusers_is_found() -> None:
+    config = CLIPConfig(projection_dim=8, vision_config={"hidden_size": 48, "num_hidden_layers": 1}).to_dict()
+    part = CheckpointComponent(
+        "safety_checker", "stable_diffusion", "StableDiffusionSafetyChecker", {"config.json": config}
+    )
+    assert type(build_skeleton(part, "float32").module).__name__ == "StableDiffusionSafetyChecker"
 
 
 def test_what_cannot_be_built_is_counted_by_headers_and_says_so(tiny_wan: Path, tmp_path: Path) -> None:

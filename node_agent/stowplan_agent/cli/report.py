@@ -129,6 +129,6 @@ def _show(found: tuple[Request, ...]) -> None:
             out.print(table)
         out.print(headline(request), soft_wrap=True)
     table = wide_table("component", "weights", "placed", "why", right=("weights",))
-    for row in homes(first):
-        table.add_row(*row)
+    for home in homes(first):
+        table.add_row(*home)
     out.print(table)

@@ -24,6 +24,7 @@ import torch
 from stowplan_agent.inventory.checkpoint import CheckpointComponent
 from stowplan_agent.inventory.tensors import TORCH_DTYPES, TensorInfo
 
+LIBRARIES: Final = ("diffusers", "transformers")
 ON_META: Final = {"": "meta"}
 """The device map that puts all of a model there."""
 
@@ -58,13 +59,16 @@ def build_skeleton(part: CheckpointComponent, dtype: str) -> Skeleton:
 
 
 def _class_of(part: CheckpointComponent) -> type[Any]:
-    """The class where the index says it is; a pipeline's own parts are in that pipeline's module of diffusers."""
-    for module in (part.library, f"diffusers.pipelines.{part.library}"):
-        with contextlib.suppress(ImportError):
-            kind = getattr(importlib.import_module(module), part.class_name, None)
-            if isinstance(kind, type):
-                return kind
-    raise LookupError(f"{part.library} has no class {part.class_name}")
+    """The class where the index says it is: in a library, or among the parts of one of diffusers' own pipelines.
+
+    Nothing else is imported, for an index is a file from anywhere.
+    """
+    module = part.library if part.library in LIBRARIES else f"diffusers.pipelines.{part.library}"
+    with contextlib.suppress(ImportError):
+        kind = getattr(importlib.import_module(module), part.class_name, None)
+        if isinstance(kind, type):
+            return kind
+    raise LookupError(f"{module} has no class {part.class_name}")
 
 
 def _of_transformers(kind: Any, part: CheckpointComponent, dtype: torch.dtype) -> Skeleton:

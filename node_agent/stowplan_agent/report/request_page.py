@@ -61,11 +61,16 @@ def _part(found: Request, *, titled: bool) -> Iterable[str]:
         yield f"<h2>{escape(found.workload.name)}: {escape(shape_of(found.workload))}</h2>"
     yield f'<p class="head">{escape(headline(found))}</p>'
     yield f'<div class="tiles">{facts}</div>'
-    yield f'<h2>Device memory through the request</h2><div class="wide">{timeline(found, style=False)}</div>'
+    yield f"<h2>Device memory through the request</h2>{_wide(timeline(found, style=False))}"
     yield '<p class="foot">Each stage has a least width; what is left is shared out by seconds.</p>'
-    yield f'<h2>Where the seconds go</h2><div class="wide">{seconds_bars(found, style=False)}</div>'
+    yield f"<h2>Where the seconds go</h2>{_wide(seconds_bars(found, style=False))}"
     rows = [(cells(found, stage), found.left(stage) < 0) for stage in found.stages]
-    yield f'<h2>Stage by stage</h2><div class="wide">{_table(HEADINGS, rows)}</div>'
+    yield f"<h2>Stage by stage</h2>{_wide(_table(HEADINGS, rows))}"
+
+
+def _wide(inner: str) -> str:
+    """What may be wider than the page: moved sideways by hand or by keys."""
+    return f'<div class="wide" tabindex="0">{inner}</div>'
 
 
 def _table(headings: Sequence[str], rows: Iterable[tuple[Sequence[str], bool]]) -> str:
@@ -88,7 +93,7 @@ def _homes(found: Request) -> str:
         f'<td class="w">{escape(why)}</td></tr>'
         for name, nbytes, mode, why in homes(found)
     )
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+    return _wide(f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>")
 
 
 def _placed(found: Request) -> str:
