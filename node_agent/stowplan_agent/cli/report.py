@@ -95,7 +95,7 @@ def _text(form: Form, found: tuple[Request, ...]) -> str:
         from stowplan_agent.report.request_picture import timeline
 
         return timeline(found[0]) + "\n"
-    from stowplan_agent.report.request import request_json
+    from stowplan_agent.report.request_json import request_json
 
     value = [request_json(one) for one in found]
     return json.dumps(value[0] if len(value) == 1 else value, indent=1, ensure_ascii=False) + "\n"

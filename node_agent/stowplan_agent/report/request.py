@@ -16,7 +16,6 @@ from stowplan_agent.planning.layout import Layout, layout_of
 from stowplan_agent.planning.limits import activation_bytes, reserve_bytes
 from stowplan_agent.planning.price import held_bytes
 from stowplan_agent.planning.timeline import Stay, Timeline, timeline_of
-from stowplan_agent.report.provenance import estimate_note
 from stowplan_api.placement import Placement
 from stowplan_api.plan import Plan
 from stowplan_api.record import CalibrationRecord, Rank, Workload
@@ -141,52 +140,6 @@ def requests_of(record: CalibrationRecord, placement: Placement, plan: Plan | No
         )
         for workload, course in zip(record.workloads, timeline.courses, strict=True)
     )
-
-
-def request_json(found: Request) -> dict[str, Any]:
-    """The timeline as plain JSON: bytes and seconds."""
-    note = estimate_note(found.record)
-    return {
-        "kind": "RequestTimeline",
-        "model": found.record.model.to_json(),
-        "workload": found.workload.to_json(exclude_none=True),
-        **({"estimate": note} if note else {}),
-        "device": found.rank.device,
-        "rank": found.rank.rank,
-        "capacityBytes": found.rank.capacity_bytes,
-        "seconds": found.seconds,
-        "waitingSeconds": found.waiting,
-        "peakBytes": found.highest.peak,
-        "peakStage": found.highest.number,
-        "tightestStage": found.tightest.number,
-        "leftBytes": found.left(found.tightest),
-        "placement": found.placement.to_json(),
-        "stages": [_stage_json(stage) for stage in found.stages],
-    }
-
-
-def _stage_json(stage: Stage) -> dict[str, Any]:
-    return {
-        "number": stage.number,
-        "interval": stage.interval,
-        "component": stage.component,
-        "entry": stage.entry,
-        "passes": stage.passes,
-        "startSeconds": stage.start,
-        "seconds": stage.seconds,
-        "layerSeconds": stage.layers,
-        "outsideLayerSeconds": stage.outside_layers,
-        "waitingSeconds": stage.waiting,
-        "peakBytes": stage.peak,
-        "reserveBytes": stage.reserve,
-        "outsideBytes": stage.outside,
-        "activationBytes": stage.activations,
-        "adaptive": stage.adaptive,
-        "components": [
-            {"name": share.component, "alwaysBytes": share.always, "visitingBytes": share.visiting}
-            for share in stage.held
-        ],
-    }
 
 
 def _stages(

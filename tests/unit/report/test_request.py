@@ -16,8 +16,9 @@ from typer.testing import CliRunner
 from stowplan_agent.cli import app
 from stowplan_agent.planning import cost, seed_placement, solve, with_device_memory
 from stowplan_agent.planning.limits import reserve_bytes
-from stowplan_agent.report.request import Request, request_json, requests_of
+from stowplan_agent.report.request import Request, requests_of
 from stowplan_agent.report.request_facts import headline, percent, size
+from stowplan_agent.report.request_json import request_json
 from stowplan_agent.report.request_page import request_page
 from stowplan_agent.report.request_picture import timeline
 from stowplan_agent.report.request_seconds import seconds_bars
