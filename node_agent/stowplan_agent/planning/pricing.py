@@ -117,17 +117,18 @@ class ShapePricer:
         """Seconds of all passes of one stay: looked up, and simulated where they are new."""
         keys = self._keys(shapes, pins)
         known, values = self._known.get((stay, link), (np.empty(0, dtype=np.int64), np.empty(0)))
-        new = np.setdiff1d(keys, known)
+        place = np.searchsorted(known, keys)
+        new = np.flatnonzero(np.append(known, -1)[place] != keys)
         if len(new):
-            _, row = np.unique(keys, return_index=True)
-            row = row[np.isin(keys[row], new, assume_unique=True)]
+            row = new[np.unique(keys[new], return_index=True)[1]]
             known = np.concatenate([known, keys[row]])
             values = np.concatenate([values, self._simulated(shapes[row], pins[row], stay, link)])
             self.simulated += len(row)
             order = np.argsort(known)
             known, values = known[order], values[order]
             self._known[stay, link] = (known, values)
-        return values[np.searchsorted(known, keys)]
+            place = np.searchsorted(known, keys)
+        return values[place]
 
     def _keys(self, shapes: Ints, pins: Ints) -> Ints:
         """A whole number for each way to stream and to pin what is streamed."""
