@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from stowplan_agent.planning.frame import Frame
-from stowplan_agent.planning.rows import ALWAYS, ELASTIC, HOST, LOCKED, OWN, Rows, least
+from stowplan_agent.planning.rows import ALWAYS, HOST, LOCKED, OWN, Rows, least
 from stowplan_agent.planning.space import Space
 from stowplan_agent.planning.table import Floats, Ints
 
@@ -88,8 +88,6 @@ class Dual:
     def search(self, pools: Sequence[Rows], best: float) -> None:
         """Look for better prices, given the seconds of a known selection."""
         columns, times, starts = self._columns(pools)
-        elastic = [int(np.flatnonzero(rows.shape == ELASTIC)[0]) if (rows.shape == ELASTIC).any() else -1
-                   for rows in pools]  # fmt: skip
         limits = np.where(self.active, self.limits, 0.0) / self.unit
         nodes = slice(len(self.frame.room) + 2, None)
         vector, found, stale = self.vector, -np.inf, 0
@@ -100,10 +98,7 @@ class Dual:
             picks = [start + int(cost[start:end].argmin()) for start, end in starts]
             bound = float(cost[picks].sum() - limits @ vector)
             slope = columns[picks].sum(axis=0)
-            for place, (pick, (start, _)) in enumerate(zip(picks, starts, strict=True)):
-                if pick - start == elastic[place]:
-                    pinned = sum(p.bytes for p in self.spaces[place].curve.pieces if p.worth > price)
-                    slope[nodes] += pinned / self.unit
+            slope[nodes] += float((times[picks] @ self._fall(price)).sum()) / self.unit
             slope = np.where(self.active, slope - limits, 0.0)
             slope = np.where((vector <= 0) & (slope < 0), 0.0, slope)
             if bound > found:
@@ -143,6 +138,15 @@ class Dual:
         part = (self.steps[above] - price) / (self.steps[above] - self.steps[above + 1])
         mix[above], mix[above + 1] = 1 - part, part
         return mix
+
+    def _fall(self, price: float) -> Floats:
+        """Weights of the columns of ``Rows.times`` that give the bytes which elastic pins lock at one price."""
+        fall = np.zeros(len(self.steps))
+        if price < self.steps[0]:
+            above = int(np.flatnonzero(self.steps > price)[-1])
+            fall[above] = 1 / (self.steps[above] - self.steps[above + 1])
+            fall[above + 1] = -fall[above]
+        return fall
 
 
 def limits_of(frame: Frame) -> Floats:

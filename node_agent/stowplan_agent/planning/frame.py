@@ -7,7 +7,7 @@ bytes if their links are alike, and hold the same host copies. So eight ranks ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -40,6 +40,7 @@ class Frame:
     ranks: tuple[tuple[int, ...], ...]
     """By node: indexes of its ranks."""
     peaks: tuple[Peak, ...]
+    early: tuple[Early, ...]
 
     @property
     def pins_scarce(self) -> bool:
@@ -58,7 +59,7 @@ class Frame:
 
 
 def loosest(frames: Sequence[Frame]) -> Frame:
-    """The frame of the largest of each limit."""
+    """The frame of the largest room, host memory and pins; for bounds, which know of no other limits."""
     return replace(
         frames[0],
         room=np.max([frame.room for frame in frames], axis=0),
@@ -69,6 +70,17 @@ def loosest(frames: Sequence[Frame]) -> Frame:
 
 
 @dataclass(frozen=True, slots=True)
+class Early:
+    """An interval in which components may be held by a prefetch that a selection still chooses."""
+
+    owner: int
+    """The component that runs; -1 where none does."""
+    components: tuple[int, ...]
+    """Those that a prefetch may hold."""
+    room: float
+
+
+@dataclass(frozen=True, slots=True)
 class Peak:
     """The largest interval of some ranks with the same activations: what ties are broken by."""
 
@@ -76,15 +88,30 @@ class Peak:
     outside: float
     """Bytes outside the allocator, of all these ranks together."""
     own: Floats
-    """By component: largest activations of its own intervals; minus infinity for one that never runs."""
+    """By component: largest activations and prefetched bytes of its own intervals; minus infinity for one that never
+    runs."""
     idle: float
-    """Largest activations of the intervals in which no component runs."""
+    """The same of the intervals in which no component runs."""
+    early: Floats
+    """The same of each interval of ``Frame.early``, without what a selection still chooses."""
 
 
-def frame_of(record: CalibrationRecord, timeline: Timeline, links: list[int]) -> Frame:
-    """The frame of a record; ``links`` is the link class of each rank."""
+def frame_of(
+    record: CalibrationRecord,
+    timeline: Timeline,
+    links: list[int],
+    early: Sequence[int] | None = None,
+    choices: Collection[str] = (),
+) -> Frame:
+    """The frame of a record; ``links`` is the link class of each rank.
+
+    ``early`` are bytes by interval that prefetches hold there: for all others they are room that is taken. ``choices``
+    are components that a selection may prefetch or not.
+    """
+    taken = early or [0] * len(record.intervals)
+    before = sorted({index for name in choices for index in timeline.before[name]})
     names = tuple(component.name for component in record.components)
-    room = [min(ranks) for ranks in weight_room(record)]
+    room = [min(ranks) - bytes_ for ranks, bytes_ in zip(weight_room(record), taken, strict=True)]
     at_home = {index for own in timeline.own.values() for index in own}
     idle = [index for index in range(len(record.intervals)) if index not in at_home]
     ranks_of = np.zeros((len(record.nodes), max(links) + 1))
@@ -103,14 +130,27 @@ def frame_of(record: CalibrationRecord, timeline: Timeline, links: list[int]) ->
         ranks=tuple(
             tuple(i for i, rank in enumerate(record.ranks) if rank.node == record.nodes[index].name) for index in used
         ),
-        peaks=_peaks(record, timeline, idle),
+        peaks=_peaks(record, timeline, idle, taken, before),
+        early=tuple(
+            Early(
+                owner=next((c for c, name in enumerate(names) if index in timeline.own[name]), -1),
+                components=tuple(
+                    c for c, name in enumerate(names) if name in choices and index in timeline.before[name]
+                ),
+                room=float(room[index]),
+            )
+            for index in before
+        ),
     )
 
 
-def _peaks(record: CalibrationRecord, timeline: Timeline, idle: list[int]) -> tuple[Peak, ...]:
+def _peaks(
+    record: CalibrationRecord, timeline: Timeline, idle: list[int], taken: Sequence[int], before: Sequence[int]
+) -> tuple[Peak, ...]:
     alike: dict[tuple[int, ...], list[int]] = {}
     for rank in range(len(record.ranks)):
-        alike.setdefault(tuple(activation_bytes(one, rank) for one in record.intervals), []).append(rank)
+        held = tuple(activation_bytes(one, rank) + more for one, more in zip(record.intervals, taken, strict=True))
+        alike.setdefault(held, []).append(rank)
     return tuple(
         Peak(
             ranks=len(ranks),
@@ -119,6 +159,7 @@ def _peaks(record: CalibrationRecord, timeline: Timeline, idle: list[int]) -> tu
                 [max((float(held[i]) for i in timeline.own[c.name]), default=-np.inf) for c in record.components]
             ),
             idle=float(max((held[i] for i in idle), default=-np.inf)),
+            early=np.array([float(held[i]) for i in before]),
         )
         for held, ranks in alike.items()
     )

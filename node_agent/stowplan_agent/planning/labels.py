@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stowplan_agent.planning.frame import Frame
-from stowplan_agent.planning.rows import ALWAYS, CURRENT, HOST, LOCKED, OWN, Rows
+from stowplan_agent.planning.rows import A_PREFETCH, ALWAYS, CURRENT, HOST, LOCKED, OWN, PREFETCH, PREFETCHES, Rows
 from stowplan_agent.planning.table import Bools, Floats, Ints
 
 
@@ -32,7 +32,8 @@ class Labels:
 
 
 class Ledger:
-    """The columns of a label: always held, worst excess over room, host, locked a node, times, peaks, changes.
+    """The columns of a label: always held, worst excess over room, host, locked a node, times, peaks, changes (and
+    prefetches, `A_PREFETCH`), and what is held besides in each interval in which a prefetch may hold something.
 
     ``locked`` says that locked bytes count although there are pins enough.
     """
@@ -44,13 +45,14 @@ class Ledger:
         self.times = slice(3 + nodes, 3 + nodes + times)
         self.peaks = slice(3 + nodes + times, 3 + nodes + times + len(frame.peaks))
         self.changes = 3 + nodes + times + len(frame.peaks)
-        largest = np.zeros(self.changes + 1, dtype=np.bool_)
+        self.early = slice(self.changes + 1, self.changes + 1 + len(frame.early))
+        largest = np.zeros(self.early.stop, dtype=np.bool_)
         largest[1] = True
         largest[self.peaks] = True
         self.largest = largest
         """Columns of which the largest counts, not the sum."""
         self._largest: list[int] = np.flatnonzero(largest).tolist()
-        judged = np.ones(self.changes + 1, dtype=np.bool_)
+        judged = np.ones(self.early.stop, dtype=np.bool_)
         judged[2] = frame.host_scarce
         judged[self.locked] = frame.pins_scarce or locked
         if not frame.pins_scarce and not locked:
@@ -58,7 +60,8 @@ class Ledger:
             judged[self.times.stop - 1] = True
         for index, peak in enumerate(frame.peaks):
             # With one reserve for all intervals the largest interval is the one with the least room: column 1 again.
-            total = (frame.room + peak.own)[np.isfinite(frame.room)]
+            runs = np.isfinite(frame.room)
+            total = frame.room[runs] + peak.own[runs]
             judged[self.peaks.start + index] = bool((total != total[:1]).any())
         self.judged = judged
         self.most_changes = np.inf
@@ -67,7 +70,7 @@ class Ledger:
     def columns(self, rows: Rows, component: int) -> Floats:
         """What rows of one component put into each column."""
         frame = self.frame
-        table = np.zeros((len(rows), self.changes + 1))
+        table = np.zeros((len(rows), self.early.stop))
         table[:, 0] = rows.bytes[:, ALWAYS]
         table[:, 1] = rows.bytes[:, OWN] - frame.room[component]
         table[:, 2] = rows.bytes[:, HOST]
@@ -75,7 +78,12 @@ class Ledger:
         table[:, self.times] = rows.times
         for index, peak in enumerate(frame.peaks):
             table[:, self.peaks.start + index] = rows.bytes[:, OWN] + peak.own[component]
-        table[:, self.changes] = rows.shape != CURRENT
+        table[:, self.changes] = (rows.shape != CURRENT) + A_PREFETCH * np.isin(rows.shape, PREFETCHES)
+        for index, early in enumerate(frame.early, self.early.start):
+            if component == early.owner:
+                table[:, index] = rows.bytes[:, OWN]
+            elif component in early.components:
+                table[:, index] = np.where(rows.shape == PREFETCH, rows.bytes[:, OWN], 0.0)
         return table
 
     def joined(self, ones: Floats, others: Floats) -> Floats:
@@ -89,11 +97,18 @@ class Ledger:
     def fit(self, columns: Floats) -> Bools:
         """Whether labels are within limits."""
         frame = self.frame
-        mask: Bools = (columns[:, 0] + columns[:, 1] <= 0) & (columns[:, 0] <= frame.idle_room)
+        mask = self.on_device(columns)
         mask &= columns[:, 2] <= frame.host
         if np.isfinite(self.most_peak):
             mask &= (columns[:, self.changes] <= self.most_changes) & (self.peak(columns) <= self.most_peak)
         return mask & (columns[:, self.locked] <= frame.pinnable).all(axis=1)
+
+    def on_device(self, columns: Floats) -> Bools:
+        """Whether labels are within the limits of device memory."""
+        mask: Bools = (columns[:, 0] + columns[:, 1] <= 0) & (columns[:, 0] <= self.frame.idle_room)
+        for index, early in enumerate(self.frame.early, self.early.start):
+            mask &= columns[:, 0] + columns[:, index] <= early.room
+        return mask
 
     def paired(self, ones: Floats, others: Floats, rest: Floats) -> Bools:
         """Pairs of ``ones`` and ``others`` that, with ``rest``, are within the limits of device and host memory."""
@@ -130,6 +145,8 @@ class Ledger:
         total = np.zeros(len(columns))
         for index, peak in enumerate(self.frame.peaks):
             largest = np.maximum(columns[:, self.peaks.start + index], peak.idle)
+            for place, held in enumerate(peak.early, self.early.start):
+                largest = np.maximum(largest, columns[:, place] + held)
             total += peak.outside + peak.ranks * (columns[:, 0] + largest)
         return total
 

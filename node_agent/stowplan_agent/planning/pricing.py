@@ -68,6 +68,17 @@ class ShapePricer:
         ]
         return np.stack(stays, axis=1) if stays else np.zeros((len(shapes), 0))
 
+    def busy(self, shapes: Ints, pins: Ints, link: int) -> Floats:
+        """Seconds in which the component's own copies keep the link busy, row by stay: loads and streamed layers."""
+        speed, ways = self.visits.links[link], self.table.kind[shapes]
+        load = self._load(shapes, pins, speed)
+        stays = []
+        for _, stay in self.visits.stays:
+            course = self.course(stay.run)
+            copies = stay.run.passes * course.copies(ways, self._pinned(shapes, pins, stay.run), speed)
+            stays.append(copies + load if stay.loads else copies)
+        return np.stack(stays, axis=1) if stays else np.zeros((len(shapes), 0))
+
     def relaxed(self, shapes: Ints, streamed: Floats, loaded: Floats, link: int) -> Floats:
         """Lower bounds of seconds, averaged over workloads, if ``streamed`` bytes of what is streamed are pinned, in
         any order, and ``loaded`` bytes of what is brought in."""
@@ -89,6 +100,15 @@ class ShapePricer:
         if id(run) not in self._courses:
             self._courses[id(run)] = PassColumns(self.table, run)
         return self._courses[id(run)]
+
+    def _pinned(self, shapes: Ints, pins: Ints, run: Run) -> Floats:
+        """Pinned bytes of what is streamed in a pass."""
+        pinned = np.zeros(len(shapes))
+        for index, table in enumerate(self.table.groups):
+            if table.name in run.layer_seconds:
+                way = self.table.way[shapes, index]
+                pinned += table.copied[way, np.minimum(pins[:, index], table.count[way])]
+        return pinned
 
     def _load(self, shapes: Ints, pins: Ints, link: Link) -> Floats:
         pinned = np.zeros(len(shapes))

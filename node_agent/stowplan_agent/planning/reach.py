@@ -8,17 +8,19 @@ A label that is nowhere better than another one of its set leads to nothing bett
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
 
+from stowplan_agent.planning.choice import Ties
+from stowplan_agent.planning.frame import Frame
 from stowplan_agent.planning.labels import Labels, Ledger
 from stowplan_agent.planning.pareto import undominated
 from stowplan_agent.planning.rows import CURRENT, Rows, joined
 from stowplan_agent.planning.search import Search
 from stowplan_agent.planning.table import Floats
-from stowplan_agent.planning.ties import TieBreak
+from stowplan_agent.planning.underway import UnderWay
 from stowplan_api.placement import Placement
 
 UNMOVED: Final = -1
@@ -27,29 +29,43 @@ Found = list[tuple[Labels, int]]
 
 
 class Reach:
-    """The selections that can be reached from the current entries, in the frame of a finished search."""
+    """The selections that can be reached from the current entries, in the frame of a search.
 
-    def __init__(self, search: Search) -> None:
-        self.search, self.spaces = search, search.spaces
-        self.current = [space.whole() for space in self.spaces]
-        self.current = [rows.take(rows.shape == CURRENT) for rows in self.current]
+    ``frames`` gives the frame while some components have moved, by the bits of a number; None where it is always that
+    of the search, for nothing is prefetched.
+    """
 
-    def placement(self) -> Placement | None:
-        """The best placement that can be reached, and None when there is none; ``search.best`` are then its seconds."""
+    def __init__(self, search: Search, frames: Callable[[int], Frame] | None = None) -> None:
+        self.search, self.spaces, self.frames = search, search.spaces, frames
+        self.current = [space.standing() for space in self.spaces]
+        self.pools: list[Rows] = []
+        self.ends: Found = []
+
+    def fastest(self) -> float:
+        """Seconds of the fastest selection that can be reached; infinite where there is none."""
         search = self.search
         search.best = self._start()
-        pools = self._pools()
-        ledger = Ledger(search.frame, self.spaces[0].prices, locked=True)
-        ends = self._ends(ledger, pools, np.inf)
-        if not ends:
-            return None
-        search.best = min(float(ledger.seconds(labels.columns[[one]])[0]) for labels, one in ends)
-        ties = TieBreak(search)
+        self.pools = self._pools()
+        ledger = self._ledger()
+        self.ends = self._ends(ledger, self.pools, np.inf)
+        seconds = (float(ledger.seconds(labels.columns[[one]])[0]) for labels, one in self.ends)
+        search.best = min(seconds, default=np.inf)
+        return search.best
+
+    def first(self) -> tuple[float, float] | None:
+        """Fewest changes and device bytes of what is as fast as ``search.best``; None where nothing is."""
+        ledger, ties = self._ledger(), Ties(self.search)
+        rows = [labels.columns[[one]] for labels, one in self.ends]
+        rows = [row for row in rows if np.isfinite(ledger.needed(row, ties.budget + ties.slack)[0])]
+        kept = ties.kept()
+        return min(((float(row[0, ledger.changes]) + kept, float(ledger.peak(row)[0])) for row in rows), default=None)
+
+    def placement(self, first: tuple[float, float]) -> Placement:
+        """The best placement that can be reached, with so few changes and device bytes."""
+        ledger, final, ties = self._ledger(), self._ledger(), Ties(self.search)
         budget = ties.budget + ties.slack
-        keys = {self._key(ledger, *end) for end in self._affordable(ledger, ends, budget)}
-        final = Ledger(search.frame, self.spaces[0].prices, locked=True)
-        final.most_changes, final.most_peak = min(keys)
-        pools = [self._repinned(final, pools, c, budget) for c in range(len(pools))]
+        final.most_changes, final.most_peak = first[0] - ties.kept(), first[1]
+        pools = [self._repinned(final, self.pools, c, budget) for c in range(len(self.pools))]
         # On the way more may change and peaks may be higher than in the end, so only ends are held to the best of both.
         within = [end for end in self._ends(ledger, pools, budget) if bool(final.fit(end[0].columns[[end[1]]])[0])]
         least = min(float(ties.locked(ledger, labels.columns[[one]])[0]) for labels, one in within)
@@ -60,20 +76,15 @@ class Reach:
         ]
         return min(placements, key=lambda one: one.canonical())
 
-    @staticmethod
-    def _key(ledger: Ledger, labels: Labels, one: int) -> tuple[float, float]:
-        """Changes, and device bytes of the largest intervals."""
-        return float(labels.columns[one, ledger.changes]), float(ledger.peak(labels.columns[[one]])[0])
-
-    @staticmethod
-    def _affordable(ledger: Ledger, ends: Found, budget: float) -> Found:
-        return [end for end in ends if np.isfinite(ledger.needed(end[0].columns[[end[1]]], budget)[0])]
+    def _ledger(self) -> Ledger:
+        frame, prices = self.search.frame, self.spaces[0].prices
+        return UnderWay(frame, prices) if self.frames else Ledger(frame, prices, locked=True)
 
     def _start(self) -> float:
         """Seconds of the current placement if it is within limits: reached without a move."""
         ledger = self.search.ledger
-        columns = self._beside(ledger, 0)[None, :]
-        return float(ledger.seconds(columns)[0]) if bool(ledger.fit(columns)[0]) else np.inf
+        now = self._beside(ledger, 0)[None, :]
+        return float(ledger.seconds(now)[0]) if bool(ledger.fit(now)[0]) else np.inf
 
     def _pools(self) -> list[Rows]:
         """Rows that are fast enough and fit beside the smallest of all others, exactly priced."""
@@ -81,7 +92,7 @@ class Reach:
         scarce = search.frame.pins_scarce
         pools = [space.coarse(scarce=scarce) for space in self.spaces]
         while True:
-            pools = search.within(pools) if np.isfinite(search.best) else pools
+            pools = search.within(pools) if np.isfinite(search.goal()) else pools
             pools = [self._that_fit(ledger, pools, c) for c in range(len(pools))]
             if any(rows.open.any() for rows in pools):
                 pools = [space.opened(rows) for space, rows in zip(self.spaces, pools, strict=True)]
@@ -134,6 +145,8 @@ class Reach:
         sets = {0: Labels(nothing, np.full((1, count), UNMOVED), np.zeros(1))}
         found: Found = []
         for moved in range(1 << count):
+            if self.frames and isinstance(ledger, UnderWay):
+                ledger.now = self.frames(moved)
             labels = sets.get(moved) if moved == 0 else self._set(ledger, sets, tables, fronts, quickest, moved, most)
             if labels is None:
                 continue

@@ -12,11 +12,12 @@ from typing import Final
 
 import numpy as np
 
+from stowplan_agent.planning.bounded import TOLERANCE
+from stowplan_agent.planning.branch import beside_placed
 from stowplan_agent.planning.layout import Layout, layout_of
 from stowplan_agent.planning.limits import limits_of
 from stowplan_agent.planning.price import held_bytes
 from stowplan_agent.planning.rows import ALWAYS, ELASTIC, HOST, LOCKED, OWN, Rows, joined, least
-from stowplan_agent.planning.search import TOLERANCE
 from stowplan_agent.planning.setting import Setting
 from stowplan_agent.planning.swaps import Swaps
 from stowplan_agent.planning.table import Floats
@@ -44,12 +45,17 @@ class _Reason:
         self, setting: Setting, swaps: Swaps, layouts: Sequence[Layout], index: int, request_seconds: float
     ) -> None:
         self.setting, self.swaps = setting, swaps
-        self.space = setting.spaces[index]
+        plain = setting.spaces[index]
+        self.space = beside_placed(plain, setting.timeline, swaps.layouts)
         self.component = self.space.component
         self.chosen = layouts[index]
         self.entry = swaps.placement.entry(self.component.name)
         self.request_seconds = request_seconds
-        self.seconds = self.space.visits.seconds(self.chosen)
+        self.seconds = plain.visits.seconds(self.chosen)
+        if any(layout.prefetch for layout in layouts):
+            # What others hide behind this component, and what it hides itself, is in the price of the whole.
+            rest = request_seconds - swaps.price(ComponentPlacement(name=self.component.name, mode="Resident")).seconds
+            self.seconds = rest + self.space.resident_seconds()
         self.tolerance = TOLERANCE * request_seconds
         self.others = [layout for place, layout in enumerate(layouts) if place != index]
         self.names = [space.component.name for place, space in enumerate(setting.spaces) if place != index]
@@ -61,11 +67,28 @@ class _Reason:
         if self.component.fixed is not None:
             return None
         rows = self.space.coarse(scarce=False)
-        faster = self._nearest_faster(rows)
-        if faster is not None:
-            return self._swapped(self.space.entry(faster, 0, self.space.curve.most))
-        slower = self._next(rows)
-        return self._swapped(self.space.entry(slower, 0)) if slower is not None else None
+        early = [self._swapped(entry) for entry in self._prefetched()]
+        row = self._nearest_faster(rows)
+        faster = [self._swapped(self.space.entry(row, 0, self.space.curve.most))] if row is not None else []
+        faster += [one for one in early if one.seconds < 0]
+        if faster:
+            return min(faster, key=lambda one: (one.broken.short_bytes if one.broken else 0, one.seconds))
+        row = self._next(rows)
+        slower = [self._swapped(self.space.entry(row, 0))] if row is not None else []
+        return min((*slower, *early), key=lambda one: (one.broken is not None, one.seconds), default=None)
+
+    def _prefetched(self) -> list[ComponentPlacement]:
+        """The same component prefetched: with nothing pinned, with what the others leave, and with all of it."""
+        total, record = self.component.total_bytes(), self.setting.record
+        if self.chosen.prefetch or not self.setting.timeline.before[self.component.name]:
+            return []
+        left = []
+        for node, pinnable in zip(record.nodes, limits_of(record).pinnable, strict=True):
+            ranks = [place for place, rank in enumerate(record.ranks) if rank.node == node.name]
+            locked = sum(layout.locked[rank] for layout in self.others for rank in ranks)
+            left.append((pinnable - locked) // max(len(ranks), 1))
+        pins = sorted({0, min(max(min(left), 0), total), total})
+        return [self.space.offload((each,) * len(record.ranks), prefetch=True) for each in pins]
 
     def _swapped(self, entry: ComponentPlacement) -> Lost:
         """What the whole placement would be with another entry for this component, as `cost` has it."""

@@ -21,6 +21,14 @@ OFFLOAD: Final = -3
 """Offload with the pinned bytes of each link class in ``pins``."""
 CURRENT: Final = -4
 """The current entry."""
+PREFETCH: Final = -5
+"""Offload with prefetch whose pinned bytes the selection still chooses."""
+PREFETCH_PINNED: Final = -6
+"""Offload with prefetch and the pinned bytes of each link class in ``pins``."""
+PREFETCHES: Final = (PREFETCH, PREFETCH_PINNED)
+A_PREFETCH: Final = 1 / 64
+"""Of a change: what a prefetch counts. There are at most 32 components, so it decides between equal changes only."""
+OPEN_PINS: Final = (ELASTIC, PREFETCH)
 
 ALWAYS, OWN, HOST, LOCKED = 0, 1, 2, 3
 """Columns of ``bytes``; locked bytes have one column a node, from `LOCKED` on."""
@@ -34,7 +42,7 @@ class Rows:
     """Row by column: always on the device, also in own intervals, host copy a rank, locked on each node."""
     times: Floats
     """Row by price: seconds of a request, averaged over workloads, plus locked bytes times the price. All the same but
-    for an elastic row."""
+    for an elastic row, and for one behind which something elastic is prefetched."""
     shape: Ints
     """Index into the shape table, or one of the constants above."""
     pins: Ints
@@ -67,7 +75,7 @@ def least(values: Floats, count: int) -> Ints:
     if count >= len(values):
         return np.argsort(values, kind="stable")
     # As many stretches have nothing larger than this: so have as many values.
-    stretch = max(len(values) // (4 * count), 1)
+    stretch = max(len(values) // max(4 * count, 1), 1)
     first = values[: len(values) // stretch * stretch].reshape(-1, stretch).min(axis=1)
     index = np.flatnonzero(values <= np.partition(first, count - 1)[count - 1])
     return index[np.argsort(values[index], kind="stable")][:count]

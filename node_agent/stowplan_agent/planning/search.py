@@ -12,27 +12,15 @@ from typing import Final
 
 import numpy as np
 
-from stowplan_agent.planning.dual import Dual, sampled
+from stowplan_agent.planning.bounded import Bounded
+from stowplan_agent.planning.dual import sampled
 from stowplan_agent.planning.frame import Frame, loosest
-from stowplan_agent.planning.incumbent import DOZEN, Incumbent
-from stowplan_agent.planning.labels import Labels
 from stowplan_agent.planning.leaf import Leaf
-from stowplan_agent.planning.merge import Merge
 from stowplan_agent.planning.pareto import undominated
-from stowplan_agent.planning.rows import ALWAYS, HOST, LOCKED, OWN, Rows, joined, least
+from stowplan_agent.planning.rows import HOST, Rows, joined
 from stowplan_agent.planning.space import Space
-from stowplan_agent.planning.table import Bools
+from stowplan_agent.planning.table import Bools, Floats
 
-TOLERANCE: Final = 1e-6
-"""Times within this share of each other count as equal (PLANNING.md, small print)."""
-ROUNDING: Final = 1e-9
-"""Relative: bounds that differ by less are the same sum in another order."""
-TOP: Final = 120
-"""Rows of each component among which a better selection is looked for."""
-EXTRA: Final = (0.0, 1e-4, 1e-2, 1.0)
-"""Shares of a request by which prices are raised for a part of them."""
-WIDTH: Final = 300
-"""Labels that such a look keeps."""
 ALSO: Final = 200
 """Rows that are priced together with those that are the best by their bounds."""
 MOST_AT_ONCE: Final = 1000
@@ -45,18 +33,14 @@ MOST_PAIRS: Final = 10_000_000
 """Selections of the three largest components up to which a part is not split."""
 
 
-class Search(Incumbent):
+class Search(Bounded):
     """The search for the fastest selection of one frame."""
 
     def __init__(self, spaces: Sequence[Space], frame: Frame, between: float, also: Sequence[Frame] = ()) -> None:
-        super().__init__(spaces, frame)
-        self.frames = (frame, *also)
-        """This one, and looser ones of which `again` is asked."""
-        self.wide: list[Rows] = []
-        """Rows that can be part of a best selection in one of these frames, exactly priced; none if it took parts."""
-        self.between = between
-        self.dual = Dual(spaces, frame)
+        super().__init__(spaces, frame, between, also)
         self.leaves: list[Leaf] = []
+        self.wide: list[Rows] | None = []
+        """Rows that can be part of a best selection in one of these frames, exactly priced; None if it took parts."""
 
     def run(self, known: Sequence[Rows] = ()) -> bool:
         """Find the fastest selection, and all parts of the space with something as fast; False if nothing fits.
@@ -69,46 +53,76 @@ class Search(Incumbent):
         pools = [space.coarse(scarce=True) if scarce else space.front(host=host) for space in self.spaces]
         loose = loosest(self.frames)
         pools = self.possible(pools, self.budget(), loose)
+        if not all(map(len, pools)):
+            return True
         few = [rows.take(sampled(self.dual, rows, c)) for c, rows in enumerate(pools)]
         self.descend(few)
         if sum(map(len, pools)) > LONG:
             self.dual.search(few, self.best)
-            self._improve(few)
-        self._part(self.possible(pools, self.budget(), loose))
+            self.improve(few)
+        if all(map(len, pools := self.possible(pools, self.budget(), loose))):
+            self._part(pools)
+        self.settle()
+        return True
+
+    def beside(self, known: float, vector: Floats) -> bool:
+        """Whether there is anything as fast as the ``known`` seconds of a selection elsewhere, and find it.
+
+        ``vector`` are prices to start from, in the sense of `Dual`.
+        """
+        self.known, self.dual.vector = known, vector
+        scarce = self.frame.pins_scarce
+        pools = [space.coarse(scarce=scarce) for space in self.spaces]
+        pools = self.possible(pools, self.budget(), loosest(self.frames))
+        pools = self.within(pools)
+        if all(map(len, pools)):
+            pools = [space.sharpened(rows) for space, rows in zip(self.spaces, pools, strict=True)]
+            self.dual.search([rows.take(sampled(self.dual, rows, c)) for c, rows in enumerate(pools)], self.goal())
+            self._part(self.within(pools))
+        self.settle()
+        return bool(self.leaves)
+
+    def fewest_changes(self) -> float:
+        """Of the selections as fast as the best one here: fewest changes and prefetches."""
+        labels = [leaf.labels.columns for leaf in self.leaves]
+        return min((float(each[:, self.ledger.changes].min()) for each in labels if len(each)), default=np.inf)
+
+    def again(self, near: Search, known: float) -> bool:
+        """`beside`, given a finished search of tighter limits that was told of this frame and did not take parts.
+
+        What that search left out takes longer than the best it knew of in all of its frames, for its reduced cost says
+        so with any of their limits, or a row is there that takes no more of anything: what it kept is all there is.
+        """
+        self.known, self.dual.vector = known, near.dual.vector
+        self.best, self.chosen = near.best, near.chosen
+        if near.wide and all(map(len, pools := self.possible(near.wide, self.budget()))):
+            self._part(pools)
+        self.settle()
+        return bool(self.leaves)
+
+    def settle(self) -> None:
+        """Keep only the selections that are as fast as the best one known."""
         leaves, self.leaves = self.leaves, []
         for leaf in leaves:
             self.dual.vector = leaf.vector
             labels = leaf.labels.take(np.isfinite(self.ledger.needed(leaf.labels.columns, self.budget())))
             if len(labels):
                 self.leaves.append(Leaf(leaf.pools, leaf.dual, leaf.vector, labels))
-        return True
-
-    def again(self, near: Search) -> None:
-        """Find the fastest selection, given a finished search of tighter limits that was told of this frame.
-
-        What that search left out takes longer than its best selection in all of its frames, for its reduced cost says
-        so with any of their limits, or a row is there that takes no more of anything: what it kept is all there is.
-        """
-        self.dual.vector = near.dual.vector
-        if not near.wide:
-            self.run(near.chosen)
-            return
-        self.best, self.chosen = near.best, near.chosen
-        if all(map(len, pools := self.possible(near.wide, self.budget()))):
-            self._part(pools)
 
     def _part(self, pools: Sequence[Rows]) -> None:
         """Search a part of the space: split it where the bound is not sharp, until it is small enough to go through."""
         look = improving = True
         while True:
+            if not all(map(len, pools)):
+                return
             if look:
                 few = [rows.take(sampled(self.dual, rows, c)) for c, rows in enumerate(pools)]
-                self.dual.search(few, self.best)
+                self.dual.search(few, self.goal())
             pools = self.within(pools)
             if not all(map(len, pools)):
                 return
             # What is best is found in the end anyway: a look that found nothing is not worth another one.
-            improving = look and improving and self._improve(pools)
+            improving = look and improving and self.improve(pools)
             if improving:
                 pools = self.within(pools)
             look = any(rows.open.any() for rows in pools)
@@ -125,7 +139,9 @@ class Search(Incumbent):
         if split and np.prod(sizes[-3:]) > MOST_PAIRS:
             self._fork(pools, max(split, key=lambda c: float(np.ptp(pools[c].bytes[:, :HOST].sum(axis=1)))))
             return
-        labels = self._merge(pools)
+        if not all(map(len, pools)):
+            return
+        labels = self.merge(pools)
         self.take(pools, labels)
         self.leaves.append(Leaf(pools, self.dual, self.dual.vector, labels))
 
@@ -135,52 +151,7 @@ class Search(Incumbent):
         for row in np.argsort(self.dual.reduced(rows, component), kind="stable"):
             self.dual.vector = vector
             self._part([*pools[:component], rows.take(np.array([row])), *pools[component + 1 :]])
-        self.wide = []
-
-    def budget(self) -> float:
-        """The most seconds that count as equal to the best so far, and a little for rounding."""
-        return (self.best + self.between) * (1 + TOLERANCE + ROUNDING) - self.between
-
-    def within(self, pools: Sequence[Rows], frames: int | None = None) -> list[Rows]:
-        """Only rows that can be part of a selection within the budget in one of so many frames."""
-        if not all(map(len, pools)):
-            return list(pools)
-        spent = [self.dual.reduced(rows, c) for c, rows in enumerate(pools)]
-        cheapest = [float(each.min()) for each in spent]
-        worth = max(self.dual.worth(frame) for frame in self.frames[:frames])
-        gap = self.budget() + worth - sum(cheapest)
-        return [rows.take(each <= least + gap) for rows, each, least in zip(pools, spent, cheapest, strict=True)]
-
-    def _merge(self, pools: Sequence[Rows], width: int | None = None) -> Labels:
-        spent = [self.dual.reduced(rows, c) for c, rows in enumerate(pools)]
-        most = self.budget()
-        return Merge(self.ledger, pools, spent, most + self.dual.worth(), most).full(width=width)
-
-    def _improve(self, pools: Sequence[Rows]) -> bool:
-        """Look for a faster selection among the cheapest rows."""
-        few, before = [], self.best
-        for component, (space, rows) in enumerate(zip(self.spaces, pools, strict=True)):
-            front = self.front(rows, component)
-            few.append(self._cheap(space.opened(self._cheap(front, component)), component))
-        labels = self._merge(few, WIDTH)
-        labels = labels.take(np.argsort(self.ledger.seconds(labels.columns), kind="stable")[:DOZEN])
-        used = [np.unique(labels.rows[:, c]) for c in range(len(pools))]
-        if len(labels):
-            priced = [space.priced(rows.take(index)) for space, rows, index in zip(self.spaces, few, used, strict=True)]
-            self.take(priced, self._merge(priced))
-        self.descend(pools)
-        return self.best < before
-
-    def _cheap(self, rows: Rows, component: int) -> Rows:
-        """The cheapest rows at the prices of the limits, and at prices a little above: of many that are equally fast,
-        those that take little."""
-        if len(rows) <= TOP:
-            return rows
-        cost = self.dual.reduced(rows, component)
-        held = rows.bytes[:, [ALWAYS, OWN]].sum(axis=1) + rows.bytes[:, LOCKED:].sum(axis=1)
-        taken = held * self.best / max(float(held.max()), 1.0)
-        orders = [least(cost + taken * extra, TOP // 8 if extra else TOP) for extra in EXTRA]
-        return rows.take(np.unique(np.concatenate(orders)))
+        self.wide = None
 
     def some(self, rows: Rows, component: int, change: Callable[[Rows], Rows], mask: Bools) -> Rows:
         """Change the rows of ``mask`` that are the best by their bounds, and no more at once than can be afforded."""

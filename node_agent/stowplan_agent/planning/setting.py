@@ -5,18 +5,27 @@ Spaces know what they have priced, so one setting serves many sizes of card and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
+from stowplan_agent.planning.behind import Behind
+from stowplan_agent.planning.chains import early_bytes
 from stowplan_agent.planning.frame import Frame, frame_of
 from stowplan_agent.planning.layout import entry_problems
+from stowplan_agent.planning.prefetched import can_gain, slopes
 from stowplan_agent.planning.space import Space
+from stowplan_agent.planning.table import Floats
 from stowplan_agent.planning.timeline import Timeline, timeline_of
 from stowplan_agent.planning.visits import Visits
 from stowplan_api.model import ContractError
 from stowplan_api.placement import Placement
 from stowplan_api.record import CalibrationRecord
+
+SAME_WORTH: Final = 1e-9
+"""Relative: prices of a locked byte that differ by less are the same sum in another order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +40,24 @@ class Setting:
     between: float
     """Seconds of a request in which no component runs, averaged over workloads."""
 
-    def frame_with(self, record: CalibrationRecord) -> Frame:
-        """The frame of the same record with other limits."""
-        return frame_of(record, self.timeline, self.spaces[0].visits.link_of)
+    early: tuple[str, ...]
+    """Components of which a prefetch may gain something."""
+    heads: dict[tuple[str, Behind, bool], Space] = field(default_factory=dict)
+    """Spaces of components by what is prefetched behind them, and whether they may be prefetched."""
+
+    def space(self, name: str) -> Space:
+        """The space of one component."""
+        return next(space for space in self.spaces if space.component.name == name)
+
+    def frame_with(
+        self, record: CalibrationRecord, early: frozenset[str] = frozenset(), choices: Collection[str] = ()
+    ) -> Frame:
+        """The frame of the same record with other limits, beside what the components ``early`` hold as prefetches.
+
+        ``choices`` are components that a selection may prefetch or not.
+        """
+        taken = early_bytes(record, self.timeline, early) if early else None
+        return frame_of(record, self.timeline, self.spaces[0].visits.link_of, taken, choices)
 
 
 def setting_of(record: CalibrationRecord, current: Placement | None = None) -> Setting:
@@ -46,9 +70,10 @@ def setting_of(record: CalibrationRecord, current: Placement | None = None) -> S
     visits = [Visits(record, timeline, component) for component in record.components]
     frame = frame_of(record, timeline, visits[0].link_of)
     spaces = tuple(Space(each, frame) for each in visits)
-    worths = {piece.worth for space in spaces for piece in space.curve.pieces if piece.worth > 0}
+    early = tuple(space.component.name for space in spaces if can_gain(space, timeline, len(record.intervals)))
+    prices = _prices(spaces, early)
     for space in spaces:
-        space.prices = np.array([*sorted(worths, reverse=True), 0.0])
+        space.prices = prices
     if current is not None:
         _check(record, current)
         for space in spaces:
@@ -59,7 +84,17 @@ def setting_of(record: CalibrationRecord, current: Placement | None = None) -> S
         for stay in course.stays
         if stay.component is None
     )
-    return Setting(record, timeline, spaces, frame, between)
+    return Setting(record, timeline, spaces, frame, between, early)
+
+
+def _prices(spaces: Sequence[Space], early: Sequence[str]) -> Floats:
+    """What a locked byte may cost, falling to 0: wherever open pins of something change what is best."""
+    worths = {piece.worth for space in spaces for piece in space.curve.pieces if piece.worth > 0}
+    for space in spaces:
+        more = slopes(space) if space.component.name in early and len(space.visits.links) == 1 else None
+        space.open_loads = more is not None
+        worths |= {one for one in more or () if not any(abs(one - other) <= SAME_WORTH * other for other in worths)}
+    return np.array([*sorted(worths, reverse=True), 0.0])
 
 
 def _check(record: CalibrationRecord, current: Placement) -> None:

@@ -11,24 +11,24 @@ import hashlib
 from collections.abc import Iterable
 from typing import Any, Final
 
-from stowplan_agent.planning.frame import Frame
+from stowplan_agent.planning.bounded import TOLERANCE
+from stowplan_agent.planning.branches import Branches, Searched
+from stowplan_agent.planning.choice import best_of
 from stowplan_agent.planning.limits import GIB, with_device_memory
 from stowplan_agent.planning.moves import moves
 from stowplan_agent.planning.price import cost
-from stowplan_agent.planning.reach import Reach
+from stowplan_agent.planning.reachable import reachable
 from stowplan_agent.planning.reasons import explanations
-from stowplan_agent.planning.search import TOLERANCE, Search
 from stowplan_agent.planning.setting import Setting, setting_of
 from stowplan_agent.planning.shortfall import changes_that_fit, shortfalls_of, smallest_peak
-from stowplan_agent.planning.ties import TieBreak
 from stowplan_api.placement import Placement
 from stowplan_api.plan import Plan, Worth
 from stowplan_api.record import CalibrationRecord
 
 SOLVER: Final = "Lagrangian bounds, exhaustive over what they leave"
 SPACE: Final = (
-    "every placement of section 2: Resident; Offload without prefetch, any pinned bytes of each rank; Layerwise with "
-    "any resident count, policy, lifetimes, 2 or 3 slots and pinned layers of each rank"
+    "every placement of section 2: Resident; Offload with and without prefetch, any pinned bytes of each rank; "
+    "Layerwise with any resident count, policy, lifetimes, 2 or 3 slots and pinned layers of each rank"
 )
 LEAST_SECONDS: Final = 1e-9
 """Times closer than this are equal whatever their size: a byte takes no less to copy."""
@@ -41,23 +41,23 @@ def solve(record: CalibrationRecord, *, current: Placement | None = None) -> Pla
     then be slower than the best placement, and ``proof`` says by how much. Raises `ContractError` when ``current``
     does not belong to the record, and for a record that contradicts itself.
 
-    The answer is exact over the space that ``proof["space"]`` states: section 2 without prefetching, and for components
-    too large to list without what ``proof["leftOut"]`` names.
+    The answer is exact over the space that ``proof["space"]`` states: section 2, without what ``proof["leftOut"]``
+    names, if anything.
     """
     setting = setting_of(record, current)
-    device, host = _with_one_more(record)
-    also = [setting.frame_with(one) for one in (device, host)]
-    search = Search(setting.spaces, setting.frame, setting.between, also)
-    if not search.run():
+    branches = Branches(setting)
+    more = _with_one_more(record)
+    found = branches.searched(record, also=more)
+    if found is None:
         return _infeasible(setting, current)
-    free = search.best + setting.between
-    best = TieBreak(search).placement()
-    chosen: Placement | None = best
+    free = bound = found.best + setting.between
+    best = best_of(record, found.best_ones)
+    chosen = best
     if current is not None and moves(record, current, best) is None:
-        chosen = Reach(search).placement()
-    if chosen is None:
-        return _unreachable(setting, current, best)
-    bound = search.best + setting.between
+        led = reachable(branches, found.plain)
+        if led is None:
+            return _unreachable(setting, current, best)
+        chosen, bound = led[0], led[1] + setting.between
     priced = cost(record, chosen)
     if not priced.feasible or not abs(priced.seconds - bound) <= 4 * TOLERANCE * bound + LEAST_SECONDS:
         raise AssertionError(f"the search promised {bound} s within limits, and its price is {priced}")
@@ -71,7 +71,7 @@ def solve(record: CalibrationRecord, *, current: Placement | None = None) -> Pla
         cost=priced,
         proof=proof,
         explanations=explanations(setting, chosen, priced.seconds),
-        worth=_worth(setting, search, free, *also),
+        worth=_worth(branches, found, free, *more),
         moves=(moves(record, current, chosen) or ()) if current is not None else (),
     )
 
@@ -81,14 +81,14 @@ def seconds_by_memory(record: CalibrationRecord, sizes: Iterable[int]) -> dict[i
 
     What is priced for one card is known for all, so this is much faster than as many plans.
     """
-    setting = setting_of(record)
-    return {size: _fastest(setting, with_device_memory(record, size)) for size in sizes}
+    branches = Branches(setting_of(record))
+    return {size: _fastest(branches, with_device_memory(record, size)) for size in sizes}
 
 
-def _fastest(setting: Setting, record: CalibrationRecord) -> float | None:
+def _fastest(branches: Branches, record: CalibrationRecord) -> float | None:
     """Seconds of the best placement."""
-    search = Search(setting.spaces, setting.frame_with(record), setting.between)
-    return search.best + setting.between if search.run() else None
+    found = branches.searched(record)
+    return found.best + branches.setting.between if found else None
 
 
 def _proof(setting: Setting) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def _proof(setting: Setting) -> dict[str, Any]:
     return {
         "solver": SOLVER,
         "space": SPACE,
-        "leftOut": ["prefetching", *reasons],
+        "leftOut": reasons,
         "options": {
             space.component.name: {"bounded": space.listed, "priced": space.pricer.simulated}
             for space in setting.spaces
@@ -120,20 +120,29 @@ def _with_one_more(record: CalibrationRecord) -> tuple[CalibrationRecord, Calibr
     return record.model_copy(update={"ranks": ranks}), record.model_copy(update={"nodes": nodes})
 
 
-def _worth(setting: Setting, search: Search, best: float, device: Frame, host: Frame) -> Worth:
+def _worth(
+    branches: Branches, near: Searched, best: float, device: CalibrationRecord, host: CalibrationRecord
+) -> Worth:
     """Seconds that one more GiB on every card, or in every node, would save; moves aside."""
+    setting = branches.setting
     floor = setting.between + sum(float(space.coarse(scarce=False).times[:, -1].min()) for space in setting.spaces)
     if best <= floor * (1 + TOLERANCE):
         return Worth(device_seconds_per_gib=0.0, host_seconds_per_gib=0.0)
-    plenty = not any(one.host_scarce or one.pins_scarce for one in (setting.frame, host))
 
-    def saved(frame: Frame) -> float:
-        more = Search(setting.spaces, frame, setting.between)
-        more.again(search)
-        seconds = best - (more.best + setting.between)
-        return seconds if seconds > TOLERANCE * best else 0.0
+    more = setting.frame_with(host)
+    plenty = not (setting.frame.host_scarce or setting.frame.pins_scarce or more.host_scarce or more.pins_scarce)
 
-    return Worth(device_seconds_per_gib=saved(device), host_seconds_per_gib=0.0 if plenty else saved(host))
+    def saved(changed: CalibrationRecord) -> float | None:
+        enough = best * (1 - 2 * TOLERANCE) - setting.between
+        found = branches.searched(changed, near, enough)
+        if found is None:
+            return None
+        return best - found.best - setting.between if found.best < enough else 0.0
+
+    return Worth(
+        device_seconds_per_gib=saved(device),
+        host_seconds_per_gib=0.0 if plenty else saved(host),
+    )
 
 
 def _infeasible(setting: Setting, current: Placement | None) -> Plan:

@@ -1,8 +1,8 @@
 """The option space of one component: every entry that section 2 allows it, as rows that are priced when it matters.
 
 Seconds of a component do not depend on the other components as long as nothing is prefetched. So a space serves every
-size of card: what is priced for one is known for all. It is all of section 2 except prefetching, and except what
-``left_out`` names because a component is too large to list: those sentences go into the proof of every plan.
+size of card: what is priced for one is known for all. It is all of section 2 except prefetching (`branch` adds it), and
+except what ``left_out`` names because a component is too large to list: those sentences go into every proof.
 """
 
 from __future__ import annotations
@@ -17,7 +17,18 @@ from stowplan_agent.planning.openpins import all_pins, open_points
 from stowplan_agent.planning.options import layerwise_entry
 from stowplan_agent.planning.pareto import covered, undominated
 from stowplan_agent.planning.pricing import ShapePricer
-from stowplan_agent.planning.rows import ALWAYS, CURRENT, ELASTIC, HOST, LOCKED, OWN, RESIDENT, Rows, joined
+from stowplan_agent.planning.rows import (
+    ALWAYS,
+    CURRENT,
+    HOST,
+    LOCKED,
+    OPEN_PINS,
+    OWN,
+    PREFETCHES,
+    RESIDENT,
+    Rows,
+    joined,
+)
 from stowplan_agent.planning.table import Floats, Ints
 from stowplan_agent.planning.visits import Visits
 from stowplan_agent.planning.whole import WholeEntries
@@ -123,9 +134,12 @@ class Space(WholeEntries):
         todo = np.flatnonzero(~rows.priced)
         if not len(todo):
             return rows
-        seconds = self._seconds(rows.shape[todo], rows.pins[todo], exact=True)
-        rows.times[todo] = seconds[:, None]
+        rows.times[todo] = self._times(rows.shape[todo], rows.pins[todo], exact=True)
         rows.priced[todo] = True
+        return rows
+
+    def sharpened(self, rows: Rows) -> Rows:
+        """The rows with better bounds of their seconds, if there are any."""
         return rows
 
     def entry(self, rows: Rows, index: int, extra: float = 0.0) -> ComponentPlacement:
@@ -136,9 +150,8 @@ class Space(WholeEntries):
         if shape == RESIDENT:
             return ComponentPlacement(name=self.component.name, mode="Resident")
         if shape < 0:
-            given = self.curve.pins(extra) if shape == ELASTIC else tuple(int(one) for one in rows.pins[index, 0])
-            pinned = tuple(given[link] for link in link_of)
-            return ComponentPlacement(name=self.component.name, mode="Offload", prefetch=False, pinned_bytes=pinned)
+            given = self.curve.pins(extra) if shape in OPEN_PINS else tuple(int(one) for one in rows.pins[index, 0])
+            return self.offload(tuple(given[link] for link in link_of), prefetch=shape in PREFETCHES)
         pins = tuple(tuple(int(group[link]) for link in link_of) for group in rows.pins[index])
         table = self.pricer.table
         return layerwise_entry(self.component, table.streams(shape), table.lives(shape), pins)
@@ -168,17 +181,20 @@ class Space(WholeEntries):
             for link in range(len(self.visits.links)):
                 locked = self.pricer.locked(shapes, pins[:, :, link])
                 held[:, LOCKED:] += locked[:, None] * self.frame.ranks_of[:, link]
-        seconds = self._seconds(shapes, pins, exact=False) if count else np.empty(0)
         self.listed += count
-        times = np.repeat(seconds[:, None], len(self.prices), axis=1)
+        times = self._times(shapes, pins, exact=False) if count else np.empty((0, len(self.prices)))
         idle = not self.visits.stays
         return Rows(held, times, shapes, pins, np.full(count, idle), np.zeros(count, dtype=np.bool_))
 
-    def _seconds(self, shapes: Ints, pins: Ints, *, exact: bool) -> Floats:
-        """Averaged over workloads; the slowest link of each stay counts."""
+    def _times(self, shapes: Ints, pins: Ints, *, exact: bool) -> Floats:
+        """Row by price: averaged over workloads; the slowest link of each stay counts."""
+        average = self._slowest(shapes, pins, exact=exact) @ np.array(self.visits.shares)
+        return np.repeat(average[:, None], len(self.prices), axis=1)
+
+    def _slowest(self, shapes: Ints, pins: Ints, *, exact: bool) -> Floats:
+        """Row by stay."""
         price = self.pricer.exact if exact else self.pricer.bound
         slowest = price(shapes, pins[:, :, 0], 0)
         for link in range(1, len(self.visits.links)):
             slowest = np.maximum(slowest, price(shapes, pins[:, :, link], link))
-        average: Floats = slowest @ np.array(self.visits.shares)
-        return average
+        return slowest

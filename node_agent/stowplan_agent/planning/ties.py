@@ -15,11 +15,12 @@ from typing import Final
 
 import numpy as np
 
+from stowplan_agent.planning.bounded import ROUNDING, TOLERANCE
 from stowplan_agent.planning.labels import Labels, Ledger, start
 from stowplan_agent.planning.leaf import Leaf
 from stowplan_agent.planning.merge import Merge
 from stowplan_agent.planning.rows import ELASTIC, Rows, joined
-from stowplan_agent.planning.search import ROUNDING, TOLERANCE, Search
+from stowplan_agent.planning.search import Search
 from stowplan_agent.planning.table import Floats
 from stowplan_api.placement import ComponentPlacement, Placement
 

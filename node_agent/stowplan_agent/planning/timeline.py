@@ -42,6 +42,8 @@ class Timeline:
     """Intervals that name the component and have passes in some workload."""
     before: dict[str, frozenset[int]]
     """Intervals during which a prefetch of the component holds its bytes, besides its own ones."""
+    layered: frozenset[str]
+    """Components with repeated layers."""
 
 
 def timeline_of(record: CalibrationRecord) -> Timeline:
@@ -62,6 +64,7 @@ def timeline_of(record: CalibrationRecord) -> Timeline:
         courses,
         {name: frozenset(intervals) for name, intervals in own.items()},
         {name: frozenset(intervals - own[name]) for name, intervals in before.items()},
+        frozenset(component.name for component in record.components if component.groups),
     )
 
 

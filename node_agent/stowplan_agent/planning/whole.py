@@ -38,16 +38,40 @@ class WholeEntries:
         """Rows that were bounded or priced."""
         self.current: ComponentPlacement | None = None
         self.left_out: set[str] = set()
+        self.open_loads = False
+        """Whether ``prices`` are enough for open pins if the component is prefetched; set with them."""
 
     def whole(self) -> Rows:
-        """The rows without layers: Resident, Offload, and the current entry."""
+        """The rows without layers: Resident, Offload, and the current entry unless it prefetches."""
         resident = self._entry_row(ComponentPlacement(name=self.component.name, mode="Resident"), RESIDENT)
         parts = [resident if self.fixed in (None, "Resident") else resident.take(np.zeros(0, dtype=np.int64))]
         if self.fixed in (None, "Offload"):
             parts.append(self._offload())
-        if self.current is not None:
-            parts.append(self._entry_row(self.current, CURRENT))
+        if self.current is not None and not self.current.prefetch:
+            parts.append(self.current_row(self.current))
         return joined(parts)
+
+    def resident_seconds(self) -> float:
+        """Seconds of a Resident, allowed or not."""
+        return self.visits.seconds(layout_of(self.component, None, len(self.visits.link_of)))
+
+    def standing(self) -> Rows:
+        """The row of the current entry, before it moves: it takes forever where it cannot stay."""
+        rows = self.whole()
+        rows = rows.take(rows.shape == CURRENT)
+        if len(rows) or self.current is None:
+            return rows
+        row = self.current_row(self.current)
+        row.times[:] = np.inf
+        return row
+
+    def current_row(self, current: ComponentPlacement) -> Rows:
+        """The row of the current entry, as if nothing were prefetched."""
+        return self._entry_row(current, CURRENT)
+
+    def offload(self, pinned: tuple[int, ...], *, prefetch: bool = False) -> ComponentPlacement:
+        """The Offload entry with so many bytes pinned on each rank."""
+        return ComponentPlacement(name=self.component.name, mode="Offload", prefetch=prefetch, pinned_bytes=pinned)
 
     def gridded(self, rows: Rows) -> Rows:
         """The rows with an elastic one replaced by a few hundred choices of its pins."""
@@ -59,7 +83,7 @@ class WholeEntries:
     def _grid(self) -> Rows:
         """Offload with so many choices of pins."""
         total = self.component.total_bytes()
-        run = self.visits.seconds(layout_of(self.component, None, len(self.visits.link_of)))
+        run = self.resident_seconds()
         parts = []
         for step in range(GRID + 1):
             pins = np.array(self.curve.pins(self.curve.most * step / GRID), dtype=np.int64)
@@ -82,7 +106,7 @@ class WholeEntries:
     def _offload(self) -> Rows:
         """One row with open pins; a few hundred where the nodes differ and pins are scarce."""
         total, links = self.component.total_bytes(), len(self.visits.links)
-        run = self.visits.seconds(layout_of(self.component, None, len(self.visits.link_of)))
+        run = self.resident_seconds()
         nothing = np.zeros(links, dtype=np.int64)
         held = np.zeros((1, LOCKED + len(self.frame.pinnable)))
         held[0, OWN] = held[0, HOST] = total

@@ -1,4 +1,4 @@
-"""Every placement of section 2 without prefetch, listed naively: what the solver is checked against.
+"""Every placement of section 2, listed naively: what the solver is checked against.
 
 ``pinnedBytes`` may be any number; listed are nothing, a half, and everything.
 """
@@ -31,6 +31,7 @@ def entries(component: Component, ranks: int) -> Iterator[ComponentPlacement]:
         half = -(-component.total_bytes() // 4096) * 2048
         for pinned in product((0, half, component.total_bytes()), repeat=ranks):
             yield offload(component.name, pinned)
+            yield offload(component.name, pinned, prefetch=True)
     if mode in (None, "Layerwise") and component.groups:
         for loose in ("Permanent", "Forward") if component.loose_bytes else ("Permanent",):
             for groups in product(*(list(_groups(group, ranks)) for group in component.groups)):

@@ -37,14 +37,17 @@ def test_p2_six_and_five_and_not_nine() -> None:
 
 @pytest.mark.parametrize("seed", range(200))
 def test_p2_a_knapsack_of_whole_components(seed: int) -> None:
-    """Runs take no time, so nothing can hide and only what is brought in counts."""
+    """Each component stays, is brought in, or is brought in early: then it hides in part, and takes room before."""
     choose = random.Random(seed)
     names = ("a", "b", "c", "d", "e")[: choose.choice([3, 4, 5])]
     parts = [component(name, choose.uniform(1, 9)) for name in names]
     stays = [interval(name, choose.choice([1, 2]), choose.uniform(0, 1)) for name in names]
     stays.insert(choose.randrange(len(stays)), interval(None, 1, choose.uniform(0, 4)))
     record = made(parts, stays, card=choose.uniform(9, 30), reserve=0)
-    ways = [(resident(one["name"]), offload(one["name"], [one["looseBytes"]])) for one in parts]
+    ways = [
+        (resident(name), *(offload(name, [part["looseBytes"]], prefetch=early) for early in (False, True)))
+        for name, part in zip(names, parts, strict=True)
+    ]
     prices = [cost(record, Placement(components=chosen)) for chosen in product(*ways)]
     best = min((priced.seconds for priced in prices if priced.feasible), default=None)
     plan = solve(record)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 from brute import placements
 from examples import random_record, small_record
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tables import TOLERANCE, best, best_reachable, tables_of
+from tables import TOLERANCE, best, best_reachable, seconds_of, tables_of
 
 from stowplan_agent.planning import cost, moves, solve
 from stowplan_api.placement import Placement
@@ -58,7 +59,7 @@ def check_reachable(record: CalibrationRecord, choose: random.Random, *, full: b
     return led > free * (1 + 1e-4)
 
 
-@pytest.mark.parametrize("seed", [37, 125, 131, 177, 211, 237, 322, 381, 398, 452, 506, 510, 515, 669, 681, 756])
+@pytest.mark.parametrize("seed", [37, 63, 125, 131, 177, 237, 322, 398, 452, 506, 510, 515, 669, 756])
 def test_agrees_with_brute_force_where_only_the_order_of_moves_forbids_the_best(seed: int) -> None:
     choose = random.Random(seed)
     assert check_reachable(small_record(choose, ranks=1, tight="moves", count=2), choose, full=True)
@@ -66,13 +67,14 @@ def test_agrees_with_brute_force_where_only_the_order_of_moves_forbids_the_best(
 
 @pytest.mark.parametrize("seed", range(10))
 def test_parts_add_up(seed: int) -> None:
-    """What brute force relies on: without prefetching, each component's seconds and bytes are its own."""
+    """What brute force relies on: bytes add up, and the walk through the timeline is the cost model's."""
     record = random_record(seed)
     choose = random.Random(seed)
     tables = tables_of(record)
     index = [choose.randrange(len(table.entries)) for table in tables]
     placement = Placement(components=tuple(t.entries[i] for t, i in zip(tables, index, strict=True)))
     nothing = cost(record, placement)
+    assert seconds_of(record, tables, np.array([index]))[0] == pytest.approx(nothing.seconds, rel=1e-12)
     weights = sum(table.weights[i] for table, i in zip(tables, index, strict=True))
     for interval, ranks in enumerate(nothing.device_bytes):
         held = record.ranks[0].outside_bytes + max(

@@ -1,0 +1,179 @@
+"""One way to prefetch: which components are prefetched, and with which pins; and the option spaces that follow.
+
+Which components are prefetched decides two things. Bytes: what a prefetch holds in the interval before is room that is
+taken there, whatever else is chosen (`frame_of`). Seconds: each chain of `chains` is a function of its head's entry. So
+with both given, components are as independent as without any prefetch, and the same search is exact for them
+(`branches` goes through all ways).
+
+Pins of what is prefetched stay open where that is exact: all ranks load alike, and no more than one component stands
+before its loads. Elsewhere all or nothing of it is pinned, and the proof says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from stowplan_agent.planning.behind import Behind, Load
+from stowplan_agent.planning.chains import Chain, chains_of, exposed, idle_seconds
+from stowplan_agent.planning.head import HeadSpace
+from stowplan_agent.planning.layout import Layout
+from stowplan_agent.planning.prefetched import EasySpace, Pins, PrefetchSpace, load_by_rank
+from stowplan_agent.planning.price import load_seconds
+from stowplan_agent.planning.space import Space
+from stowplan_agent.planning.table import Floats
+from stowplan_agent.planning.timeline import Timeline
+
+
+class Branch:
+    """The spaces of a record in which the components of ``pins`` are prefetched, and no others."""
+
+    def __init__(
+        self,
+        spaces: Sequence[Space],
+        timeline: Timeline,
+        pins: Mapping[str, Pins],
+        heads: dict[tuple[str, Behind, bool], Space],
+        easy: Mapping[str, Load],
+    ) -> None:
+        self.plain, self.timeline, self.pins, self._heads = spaces, timeline, dict(pins), heads
+        self.easy = {name: load for name, load in easy.items() if name not in pins}
+        self.of = {space.component.name: space for space in spaces}
+        self.early = frozenset(pins)
+        """Names of what is prefetched."""
+        self.chains = chains_of(timeline, self.early)
+        loads = {name: load_by_rank(self.of[name], how) for name, how in pins.items()}
+        links = spaces[0].visits.link_of
+        alike: dict[tuple[object, ...], list[int]] = {}
+        for rank, link in enumerate(links):
+            alike.setdefault((link, *(each[rank] for each in loads.values())), []).append(rank)
+        self.lanes = tuple((links[ranks[0]], tuple(ranks)) for ranks in alike.values())
+        self.open_loads: dict[str, tuple[str | None, Load]] = {name: (None, load) for name, load in self.easy.items()}
+        """Loads with open pins by component, and the component before them whose rows they belong to, if any."""
+        self.given = tuple((name, tuple(each[ranks[0]] for _, ranks in self.lanes)) for name, each in loads.items())
+
+    @property
+    def open_pins(self) -> frozenset[str]:
+        """What is prefetched and may have open pins."""
+        if len(self.lanes) > 1 or not self.plain[0].frame.nodes_alike:
+            return frozenset()
+        before = {name: {c.component for c in self.chains if _first(c) == name} - {None} for name in self.early}
+        return frozenset(
+            name
+            for name, heads in before.items()
+            if self.pins[name] != "Current" and len(heads) <= 1 and self.of[name].open_loads
+        )
+
+    @cached_property
+    def spaces(self) -> tuple[Space, ...]:
+        """One a component, in the record's order."""
+        behind, added = self._alike() if len(self.lanes) == 1 else self._apart()
+        found: list[Space] = []
+        for space in self.plain:
+            name = space.component.name
+            if name in self.pins:
+                found.append(PrefetchSpace(space, self.pins[name], added[name]))
+                continue
+            key = (name, behind[name], name in self.easy)
+            if key not in self._heads:
+                choice = EasySpace(space, _alone(self.easy[name], space)) if name in self.easy else space
+                follows = behind[name].loads or behind[name].chains
+                self._heads[key] = HeadSpace(choice, behind[name]) if follows else choice
+            found.append(self._heads[key])
+        return tuple(found)
+
+    def _alike(self) -> tuple[dict[str, Behind], dict[str, Floats]]:
+        """Where all ranks load alike a load is exposed by what it takes longer than the link is free, of which only
+        the head of a chain decides: what is prefetched itself leaves the link free for as long as it runs."""
+        loads: dict[str | None, list[Load]] = {name: [] for name in self.of}
+        added = {}
+        for name, how in self.pins.items():
+            stays: dict[str | None, list[tuple[float, int]]] = {}
+            others: dict[float, float] = {}
+            for chain in self.chains:
+                if _first(chain) == name and chain.component is not None:
+                    stays.setdefault(chain.component, []).append((chain.share, chain.stay))
+                for place, follower in enumerate(chain.followers):
+                    if follower.component == name and follower.loads and (place or chain.component is None):
+                        free = chain.followers[place - 1].run if place else chain.seconds
+                        others[free] = others.get(free, 0.0) + chain.share
+            curve, rest = self.of[name].curve, tuple((share, free) for free, share in others.items())
+            slow = fast = dict(self.given)[name][0]
+            rate = 0.0
+            if how == "Open" and curve.pieces:
+                slow, fast = curve.longest, curve.shortest
+                rate = curve.most / (slow - fast)
+                head = next(iter(stays), None)
+                load = Load(name, slow, fast, rate, tuple(stays.pop(head, ())), rest)
+                self.open_loads[name] = (head, load)
+                if head is not None:
+                    loads[head].append(load)
+                    rest = ()
+            for head, each in stays.items():
+                loads[head].append(Load(name, slow, fast, rate, tuple(each), ()))
+            added[name] = _alone(Load(name, slow, fast, rate, (), rest), self.of[name])
+        return {name: Behind(self.lanes, tuple(loads[name])) for name in self.of}, added
+
+    def _apart(self) -> tuple[dict[str, Behind], dict[str, Floats]]:
+        """Where ranks load at their own speed the whole chain belongs to its head."""
+        heads: dict[str, list[Chain]] = {name: [] for name in self.of}
+        added = {name: np.zeros(len(self.of[name].prices)) for name in self.pins}
+        for chain in self.chains:
+            if chain.component is not None:
+                heads[chain.component].append(chain)
+                continue
+            nothing = [np.zeros(1) for _ in self.lanes]
+            seconds = exposed(chain, np.full(1, chain.seconds), nothing, dict(self.given))
+            added[chain.followers[0].component] += chain.share * float(seconds[0])
+        return {name: Behind(self.lanes, (), tuple(each), self.given) for name, each in heads.items()}, added
+
+
+def beside_placed(space: Space, timeline: Timeline, layouts: Mapping[str, Layout]) -> Space:
+    """The space of one component with the loads behind it that a placement has; it is not prefetched itself."""
+    name, visits = space.component.name, space.visits
+    early = frozenset(one for one, layout in layouts.items() if layout.prefetch and one != name)
+    chains = tuple(chain for chain in chains_of(timeline, early) if chain.component == name)
+    if not chains:
+        return space
+    ranks = range(len(visits.link_of))
+    lanes: tuple[tuple[int, tuple[int, ...]], ...] = tuple((visits.link_of[rank], (rank,)) for rank in ranks)
+    loads = [(o, tuple(load_seconds(layouts[o], r, visits.links[visits.link_of[r]]) for r in ranks)) for o in early]
+    alike = len({(link, *(each[rank] for _, each in loads)) for rank, link in enumerate(visits.link_of)}) == 1
+    if alike:
+        lanes, loads = ((0, tuple(ranks)),), [(other, each[:1]) for other, each in loads]
+    return HeadSpace(space, Behind(lanes, (), chains, tuple(loads)))
+
+
+def easy_load(space: Space, timeline: Timeline) -> Load | None:
+    """The loads of a component if they depend on no other one's entry; None where they do.
+
+    What has no layers leaves the link free for as long as it runs, whether it stays, is brought in, or is prefetched.
+    So what is prefetched behind it, or where no component runs, may be one more row of its own space.
+    """
+    others: dict[float, float] = {}
+    for course in timeline.courses:
+        before = None
+        for stay in course.stays:
+            if stay.component == space.component.name and stay.loads:
+                if before is not None and before.component in timeline.layered:
+                    return None
+                free = idle_seconds(before) if before is not None else 0.0
+                others[free] = others.get(free, 0.0) + course.share
+            before = stay
+    curve = space.curve
+    slow, fast = curve.longest, curve.shortest
+    rate = curve.most / (slow - fast) if curve.pieces else 0.0
+    return Load(space.component.name, slow, fast, rate, (), tuple((share, free) for free, share in others.items()))
+
+
+def _alone(load: Load, space: Space) -> Floats:
+    added: Floats = load.seconds(np.zeros((1, 0)), space.prices)[0]
+    return added
+
+
+def _first(chain: Chain) -> str | None:
+    """The component whose load hides behind the head itself."""
+    first = chain.followers[0]
+    return first.component if first.loads else None

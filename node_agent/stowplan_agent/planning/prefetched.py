@@ -1,0 +1,126 @@
+"""The option spaces of a component that is prefetched: one row, whatever else is chosen; and of one that may be."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import numpy as np
+
+from stowplan_agent.planning.chains import run_alone
+from stowplan_agent.planning.layout import layout_of
+from stowplan_agent.planning.price import load_seconds
+from stowplan_agent.planning.rows import HOST, LOCKED, OWN, PREFETCH, PREFETCH_PINNED, Rows, joined
+from stowplan_agent.planning.space import Space
+from stowplan_agent.planning.table import Floats
+from stowplan_agent.planning.timeline import Timeline
+
+Pins = Literal["Open", "All", "Nothing", "Current"]
+"""Pinned bytes of what is prefetched: still to be chosen, the same on all ranks; or given."""
+GIVEN: Final[tuple[Pins, ...]] = ("All", "Nothing")
+MOST_SLOPES: Final = 16
+"""Sums of shares up to which pins stay open."""
+SAME: Final = 12
+"""Digits of a share of a request that count."""
+
+
+class PrefetchSpace(Space):
+    """The row of a component that is prefetched. ``added`` are seconds by price: of its loads, as far as they do not
+    depend on another component."""
+
+    def __init__(self, plain: Space, pins: Pins, added: Floats) -> None:
+        super().__init__(plain.visits, plain.frame)
+        self.pricer, self.left_out = plain.pricer, plain.left_out
+        self.prices, self.current = plain.prices, plain.current
+        self.pinned_by, self.added = pins, added
+
+    def whole(self) -> Rows:
+        """The one row."""
+        run = self.resident_seconds()
+        if self.pinned_by == "Current" and self.current is not None:
+            row = self.current_row(self.current)
+            row.times[0] = run + self.added
+            return row
+        total = self.component.total_bytes()
+        pins = np.full(len(self.visits.links), total if self.pinned_by == "All" else 0, dtype=np.int64)
+        held = np.zeros((1, LOCKED + len(self.frame.pinnable)))
+        held[0, OWN] = held[0, HOST] = total
+        held[0, LOCKED:] = self.frame.ranks_of @ pins
+        row = self._single(held, run, PREFETCH if self.pinned_by == "Open" else PREFETCH_PINNED, pins)
+        row.times[0] += self.added
+        return row
+
+    @property
+    def _layered(self) -> bool:
+        return False
+
+
+class EasySpace(Space):
+    """All rows of a component, and the one with a prefetch whose loads depend on no other component.
+
+    ``added`` are the seconds of its loads, by price.
+    """
+
+    def __init__(self, plain: Space, added: Floats) -> None:
+        super().__init__(plain.visits, plain.frame)
+        self.pricer, self.left_out = plain.pricer, plain.left_out
+        self.prices, self.current, self.plain = plain.prices, plain.current, plain
+        self.early = PrefetchSpace(plain, "Open", added)
+
+    def whole(self) -> Rows:
+        """The rows without layers."""
+        return joined([self.plain.whole(), self.early.whole()])
+
+    def _all(self, *, scarce: bool) -> Rows:
+        return joined([self.plain.coarse(scarce=scarce), self.early.whole()])
+
+    def front(self, *, host: bool) -> Rows:
+        """Every row with all pins that is best for some limits; what a prefetch holds before is not among its bytes."""
+        return joined([self.plain.front(host=host), self.early.whole()])
+
+
+def can_gain(space: Space, timeline: Timeline, intervals: int) -> bool:
+    """Whether a prefetch of the component may be better than anything else it can be.
+
+    Not so where nothing runs before it: then it is an Offload that holds as much or more. Nor where it would be held in
+    every interval: then it is a Resident with a load.
+    """
+    stays = [stay for _, stay in space.visits.stays]
+    before = {(course.workload, stay.interval): stay for course in timeline.courses for stay in course.stays}
+    hides = any(
+        stay.loads and stay.before is not None and run_alone(before[course.workload, stay.before]) > 0
+        for course in timeline.courses
+        for stay in course.stays
+        if stay.component == space.component.name
+    )
+    held = {stay.interval for stay in stays} | timeline.before[space.component.name]
+    return (
+        hides
+        and space.component.total_bytes() > 0
+        and space.fixed in (None, "Offload")
+        and not (space.fixed is None and len(held) == intervals)
+    )
+
+
+def slopes(space: Space) -> list[float] | None:
+    """Seconds that a locked byte saves where some of the component's loads are exposed; None where they are too many.
+
+    Which loads are exposed depends on what stands before each of them, so these are the sums of all sets of shares.
+    """
+    sums = {0.0}
+    for share in sorted(share for share, stay in space.visits.stays if stay.loads):
+        sums |= {round(one + share, SAME) for one in sums}
+        if len(sums) > MOST_SLOPES:
+            return None
+    curve = space.curve
+    rate = curve.most / (curve.longest - curve.shortest) if curve.pieces else 0.0
+    return [one / rate for one in sums if rate and one]
+
+
+def load_by_rank(space: Space, pins: Pins) -> tuple[float, ...]:
+    """Seconds of a load on each rank, with given pins; with open ones, those of a load with the fewest."""
+    ranks = range(len(space.visits.link_of))
+    entry = space.current if pins == "Current" else None
+    if entry is None:
+        entry = space.offload((space.component.total_bytes() if pins == "All" else 0,) * len(ranks), prefetch=True)
+    layout = layout_of(space.component, entry, len(ranks))
+    return tuple(load_seconds(layout, rank, space.visits.links[space.visits.link_of[rank]]) for rank in ranks)
