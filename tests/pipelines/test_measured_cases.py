@@ -1,0 +1,112 @@
+"""CASES M1, M2 and M5 on a real pipeline: what runs after decode, the tail of a request, and tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pipelines.sessions import link_of, record_of, session_of, shape_of
+from stowplan_agent.calibration import Observation
+from stowplan_agent.lifecycle.session import Session
+from stowplan_agent.planning import cost, solve, with_device_memory
+from stowplan_api.record import CalibrationRecord
+
+TAIL = 48 << 20
+"""Bytes that post-processing takes here: more than any component's interval."""
+
+
+@contextmanager
+def tail(session: Session, work: Callable[[], Any]) -> Any:
+    """The pipeline does something more when its last component has returned."""
+    pipe: Any = session.pipeline._pipeline
+    kind = type(pipe)
+    plain = pipe.video_processor.postprocess_video
+
+    def longer(*args: Any, **kwargs: Any) -> Any:
+        work()
+        return plain(*args, **kwargs)
+
+    pipe.video_processor.postprocess_video = longer
+    try:
+        yield
+    finally:
+        del pipe.video_processor.postprocess_video
+        assert type(pipe) is kind
+
+
+def found(observations: tuple[Observation, ...], component: str | None, entry: str) -> Observation:
+    return next(one for one in observations if (one.component, one.entry) == (component, entry))
+
+
+def tailed(folder: Path) -> tuple[CalibrationRecord, tuple[Observation, ...], tuple[Observation, ...]]:
+    """The record of a request with a heavy tail; its observations, and those of one without."""
+    shape = shape_of("tiny-wan", 1)
+    with session_of(folder) as session:
+        link = link_of(session)
+        _, plain = session.watch(shape, link)
+        with tail(session, lambda: torch.zeros(TAIL, dtype=torch.uint8)):
+            _, heavy = session.watch(shape, link)
+        return record_of(session, shape, heavy, link), heavy, plain
+
+
+def test_m1_post_processing_is_an_interval_of_its_own_and_decode_keeps_its_peak(tiny_wan: Path) -> None:
+    _, heavy, plain = tailed(tiny_wan)
+    finish, decode = found(heavy, None, "finish"), found(heavy, "vae", "decode")
+    assert finish.activation_bytes == pytest.approx(TAIL, rel=0.1)
+    alone = found(plain, "vae", "decode").activation_bytes
+    assert decode.activation_bytes == pytest.approx(alone, abs=64)  # the scheduler keeps a number of the first request
+    assert decode.activation_bytes < finish.activation_bytes
+    assert finish.activation_bytes == max(one.activation_bytes for one in heavy)
+    assert finish.loose_seconds > found(plain, None, "finish").loose_seconds
+
+
+def test_m2_a_plan_that_overruns_only_in_the_tail_is_infeasible(tiny_wan: Path) -> None:
+    record, heavy, _ = tailed(tiny_wan)
+    outside, reserve = record.ranks[0].outside_bytes, record.ranks[0].reserve_bytes or 0
+    held = record.component("transformer").loose_bytes
+    card = outside + reserve + found(heavy, None, "finish").activation_bytes + held // 2
+    plan = solve(with_device_memory(record, card))
+    assert plan.placement is not None  # what leaves before the tail fits
+    kept = plan.placement.model_copy(
+        update={
+            "components": tuple(
+                entry.model_copy(update={"loose_lifetime": "Permanent"}) if entry.name == "transformer" else entry
+                for entry in plan.placement.components
+            )
+        }
+    )
+    broken = cost(with_device_memory(record, card), kept).violations
+    assert broken and {one.interval for one in broken if one.interval is not None} == {len(record.intervals) - 1}
+
+
+def test_m5_tiles_longer_than_the_clip_decode_it_whole_and_shorter_ones_take_their_own_course(tiny_wan: Path) -> None:
+    shape = shape_of("tiny-wan", 1, side=64)
+    with session_of(tiny_wan) as session:
+        link, vae = link_of(session), session.pipeline.modules()["vae"]
+        whole, plain = session.watch(shape, link)
+        enable: Any = vae.enable_tiling
+        enable(tile_sample_min_height=128, tile_sample_min_width=128)
+        same, untiled = session.watch(shape, link)
+        enable(
+            tile_sample_min_height=32, tile_sample_min_width=32,
+            tile_sample_stride_height=24, tile_sample_stride_width=24,
+        )  # fmt: skip
+        _, tiled = session.watch(shape, link)
+    before, after, parts = (found(each, "vae", "decode") for each in (plain, untiled, tiled))
+    assert (after.passes, after.calls) == (1, 1)
+    assert after.activation_bytes == pytest.approx(before.activation_bytes, abs=64)
+    assert same.digest == whole.digest
+    assert parts.activation_bytes < after.activation_bytes
+    assert parts.loose_seconds != pytest.approx(after.loose_seconds, rel=0.01)
+
+
+def test_an_encoder_that_is_called_twice_is_one_interval_of_two_passes(tiny_wan: Path) -> None:
+    with session_of(tiny_wan) as session:
+        _, observations = session.watch(shape_of("tiny-wan", 1), link_of(session))
+    encode = [one for one in observations if one.component == "text_encoder"]
+    assert [(one.calls, one.passes) for one in encode] == [(2, 2)]
