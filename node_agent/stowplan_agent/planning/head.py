@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -81,12 +82,17 @@ class HeadSpace(Space):
         return total
 
     def _all(self, *, scarce: bool) -> Rows:
-        rows = self.plain.coarse(scarce=scarce)
-        rows = rows.take(rows.shape >= 0)
+        plain, whole = self.plain.coarse(scarce=scarce), self.whole()
+        first = int((plain.shape < 0).sum())
         if self.visits.stays:
             # All loads hidden is a bound; most rows need no better one.
-            rows.times[:] += self.behind.least(self.prices)
-            rows.priced[:] = False
+            times, priced = plain.times + self.behind.least(self.prices), np.zeros(len(plain), dtype=np.bool_)
+            plain = replace(plain, times=times, priced=priced)
+        if np.array_equal(whole.shape, plain.shape[:first]):
+            # Only seconds differ: nothing else of many rows is copied.
+            plain.times[:first], plain.priced[:first] = whole.times, whole.priced
+            return plain
+        rows = plain.take(plain.shape >= 0)
         return joined([self.whole(), rows])
 
     def _given_pins(self) -> list[Rows]:

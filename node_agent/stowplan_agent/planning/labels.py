@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stowplan_agent.planning.frame import Frame
-from stowplan_agent.planning.rows import A_PREFETCH, ALWAYS, CURRENT, HOST, LOCKED, OWN, PREFETCH, PREFETCHES, Rows
+from stowplan_agent.planning.rows import A_PREFETCH, ALWAYS, CURRENT, HOST, LOCKED, OWN, PREFETCH, Rows
 from stowplan_agent.planning.table import Bools, Floats, Ints
 
 
@@ -78,7 +78,7 @@ class Ledger:
         table[:, self.times] = rows.times
         for index, peak in enumerate(frame.peaks):
             table[:, self.peaks.start + index] = rows.bytes[:, OWN] + peak.own[component]
-        table[:, self.changes] = (rows.shape != CURRENT) + A_PREFETCH * np.isin(rows.shape, PREFETCHES)
+        table[:, self.changes] = (rows.shape != CURRENT) + A_PREFETCH * (rows.shape <= PREFETCH)
         for index, early in enumerate(frame.early, self.early.start):
             if component == early.owner:
                 table[:, index] = rows.bytes[:, OWN]

@@ -68,10 +68,15 @@ class EasySpace(Space):
 
     def whole(self) -> Rows:
         """The rows without layers."""
-        return joined([self.plain.whole(), self.early.whole()])
+        return joined([self.early.whole(), self.plain.whole()])
+
+    @property
+    def smallest(self) -> Rows:
+        """Rows that lock nothing: an Offload takes no more than a prefetch."""
+        return self.plain.smallest
 
     def _all(self, *, scarce: bool) -> Rows:
-        return joined([self.plain.coarse(scarce=scarce), self.early.whole()])
+        return joined([self.early.whole(), self.plain.coarse(scarce=scarce)])
 
     def front(self, *, host: bool) -> Rows:
         """Every row with all pins that is best for some limits; what a prefetch holds before is not among its bytes."""

@@ -26,6 +26,7 @@ PREFETCH: Final = -5
 PREFETCH_PINNED: Final = -6
 """Offload with prefetch and the pinned bytes of each link class in ``pins``."""
 PREFETCHES: Final = (PREFETCH, PREFETCH_PINNED)
+"""The last ones: whatever prefetches and is not the current entry is at most `PREFETCH`."""
 A_PREFETCH: Final = 1 / 64
 """Of a change: what a prefetch counts. There are at most 32 components, so it decides between equal changes only."""
 OPEN_PINS: Final = (ELASTIC, PREFETCH)
