@@ -214,3 +214,18 @@ def test_a_component_inside_another_is_refused_by_name(pipeline: Pipeline) -> No
     watch.component_left("prior", "generate")
     watch.finish()
     assert list(observed(pipeline)) == [(None, "prepare"), ("prior", "generate"), (None, "finish")]
+
+
+def test_copies_from_locked_memory_slow_compute_for_as_long_as_they_run(pipeline: Pipeline) -> None:
+    """Locked copies are over sooner: a third of the interval had one beside it, not all of it."""
+    fast = LINK.model_copy(update={"pinned_bytes_per_second": 3e6})
+    pipeline.watch.begin()
+    pipeline.watch.component_awaited("denoiser", "forward")
+    pipeline.watch.component_entered("denoiser", "forward")
+    pipeline.compute(3.0)
+    pipeline.streamed += 3_000_000
+    pipeline.watch.component_left("denoiser", "forward")
+    pipeline.watch.finish()
+    found = observe(pipeline.watch.intervals, pipeline.card, fast, lambda _component: 1.0)
+    denoiser = next(one for one in found if one.component == "denoiser")
+    assert denoiser.loose_seconds == pytest.approx(3.0 / (1 + 0.5 / 3))
