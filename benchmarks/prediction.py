@@ -289,6 +289,7 @@ def row(session: Session, size: Size, record: CalibrationRecord, name: str, plac
         "reservedPeakBytes": measured.reserved_peak_bytes,
         "watchedSeconds": again.seconds,
         "watchingRatio": again.seconds / measured.seconds,
+        "digests": [measured.digest, again.digest],
         "bitEqual": measured.digest == digest and again.digest == digest,
         "placeSeconds": placed,
         "intervals": intervals,
@@ -315,6 +316,7 @@ def main() -> None:
     parser.add_argument("--height", type=int, default=480)
     parser.add_argument("--frames", type=int, default=17)
     parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--rows", nargs="+", help="names of the placements to try; all of them by default")
     parser.add_argument("--tiny", action="store_true", help="a rehearsal on the emulated card")
     chosen = parser.parse_args()
     size = (tiny if chosen.tiny else real)(chosen)
@@ -352,7 +354,7 @@ def main() -> None:
         cap(accelerator, card * size.unit)
         priced = with_device_memory(record, card * size.unit)
         for name, placement in wanted(priced, size, card):
-            if (card, text := placement.model_dump_json()) in tried:
+            if (card, text := placement.model_dump_json()) in tried or (chosen.rows and name not in chosen.rows):
                 continue
             tried.add((card, text))
             try:

@@ -56,8 +56,7 @@ class Session:
         try:
             watch.begin()
             with nullcontext() if answers is None else answers.heard(self.pipeline.modules()):
-                measured, _ = self._run(request_of(shape), self.stop)
-            watch.finish()
+                measured, _ = self._run(request_of(shape), self.stop, watch.finish)
         finally:
             self.engine.observer = None
             self.running = watch.running()
@@ -93,7 +92,9 @@ class Session:
         assert measured.seconds is not None
         return frames, measured.seconds
 
-    def _run(self, request: PipelineRequest, stop: Callable[[], bool]) -> tuple[Measured, Frames]:
+    def _run(
+        self, request: PipelineRequest, stop: Callable[[], bool], ended: Callable[[], None] = lambda: None
+    ) -> tuple[Measured, Frames]:
         self.accelerator.reset_peaks()
         start = self.accelerator.record()
         try:
@@ -103,6 +104,7 @@ class Session:
             self.accelerator.empty_cache()
             raise
         end = self.accelerator.record()
+        ended()  # what is done with the frames from here on is no part of the request
         self.accelerator.synchronize()
         counters = self.accelerator.counters()
         # Read after the request: libraries take their workspaces outside the allocator at first use.
