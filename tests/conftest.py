@@ -9,6 +9,7 @@ import pytest
 CLUSTER = Path(__file__).parent / "cluster"
 
 
+@pytest.hookimpl(tryfirst=True)  # before the workers read the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """One worker a file, which shares its fixtures; and one for the cluster, of which a machine has one."""
     for item in items:
