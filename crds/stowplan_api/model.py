@@ -62,6 +62,11 @@ class Document(Model):
     @classmethod
     def from_json(cls, data: object, *, source: str = "document") -> Self:
         """Check plain JSON data. Raises `ContractError` naming ``source``, the field and what is wrong with it."""
+        kind = data.get("kind") if isinstance(data, dict) else None
+        if isinstance(kind, str) and kind != cls.__name__:  # that it lacks every field, too, would explain nothing
+            raise ContractError(
+                _printable(f"{source}: {cls.__name__} field kind: this is a {_short(kind)}; give a {cls.__name__}")
+            )
         try:
             return cls.model_validate(data)
         except ValidationError as error:

@@ -18,6 +18,7 @@ from pydantic.types import JsonValue
 from stowplan_api.markers import rules
 
 _SYNTAX: Final = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]|[eE][+-]?[0-9]+)?")
+_LOOSELY: Final = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*([KMGTP])(?:i?B?|bytes)\s*", re.ASCII | re.I)
 _BINARY: Final = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60}
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 LARGEST: Final = (1 << 63) - 1
@@ -37,7 +38,7 @@ def parse_quantity(value: object) -> int:
         raise ValueError(f"{value!r} is not a quantity; write bytes as 24Gi, 512Mi or 1000000000")
     match = _SYNTAX.fullmatch(str(value))
     if match is None:
-        raise ValueError(f"{value!r} is not a quantity; write bytes as 24Gi, 512Mi or 1000000000")
+        raise ValueError(f"{value!r} is not a quantity; write {_meant(str(value))}")
     if len(match[0]) > LONGEST:
         raise ValueError(f"a quantity of {len(match[0])} characters is out of range; the largest is 8Ei - 1")
     whole, _, fraction = match[1].partition(".")
@@ -54,6 +55,17 @@ def parse_quantity(value: object) -> int:
     if exact > LARGEST:
         raise ValueError(f"{value!r} is out of range; the largest quantity is 8Ei - 1")
     return math.ceil(exact)
+
+
+def _meant(text: str) -> str:
+    """How to write what is no quantity: as people write sizes elsewhere, 24GB and 24 gib are two sizes, not one."""
+    match = _LOOSELY.fullmatch(text)
+    if match is None:
+        return "bytes as 24Gi, 512Mi or 1000000000"
+    number, letter = match[1], match[2].upper()
+    decimal = "k" if letter == "K" else letter
+    binary = f"{number}{letter}i for {number} {letter}iB"
+    return f"{binary} (powers of 1024), or {number}{decimal} for {number} {decimal}B (powers of 1000)"
 
 
 def format_quantity(units: int) -> str:
