@@ -6,6 +6,7 @@ import json
 import logging
 import os
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -71,7 +72,7 @@ def calibrate(
             write_whole(record, json.dumps(measured.to_json(), indent=1) + "\n")
         except OSError as error:
             fail(f"{record} cannot be written ({error.strerror}); give another --record", WENT_WRONG)
-        err.print(f"wrote {record}; next: stowplan plan {record}")
+        err.print(f"wrote {record}; next: stowplan plan {quote(str(record))}", soft_wrap=True)
     if output is Output.JSON:
         print_json(measured.to_json())
         return
@@ -82,13 +83,18 @@ def calibrate(
     out.print(f"{measured.model.name}: {for_people(total)} of weights on {measured.ranks[0].device}")
 
 
-def unwritable(path: Path) -> str | None:
-    """Why a file cannot be written there, and what to do; None when it seems that it can."""
+def unwritable(path: Path, *reads: Path | None) -> str | None:
+    """Why a file cannot be written there, and what to do; None when it seems that it can.
+
+    ``reads`` are the files that the command reads: a record took minutes of a card, and an answer must not replace it.
+    """
     folder = path.absolute().parent
     if not folder.is_dir():
         return f"there is no folder {folder}; make it first"
     if path.is_dir():
         return "it is a folder; give the path of a file"
+    if path.is_file() and any(one is not None and one.is_file() and path.samefile(one) for one in reads):
+        return "it is a file that this command reads; give another --record"
     # A file is replaced, which its folder must allow; a device or a pipe is written to.
     if not os.access(path if path.exists() and not path.is_file() else folder, os.W_OK):
         return "permission denied; give another --record"

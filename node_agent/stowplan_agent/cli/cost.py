@@ -14,10 +14,10 @@ import typer
 from rich.table import Table
 
 from stowplan_agent.cli.output import Output, out, user_errors, wide_table
-from stowplan_agent.cli.plan import DeviceMemory, HostMemory, on_machine
+from stowplan_agent.cli.plan import DeviceMemory, HostMemory, on_machine, placement_of
 from stowplan_api.model import ContractError, parse_json
 from stowplan_api.placement import Placement
-from stowplan_api.plan import Cost
+from stowplan_api.plan import Cost, Plan
 from stowplan_api.quantity import for_people
 from stowplan_api.record import CalibrationRecord
 
@@ -27,7 +27,9 @@ FEW: Final = 1000
 
 def cost(
     record: Annotated[Path, typer.Argument(help="A CalibrationRecord, as JSON.")],
-    placements: Annotated[str, typer.Argument(help="A file with one placement a line, as JSON; - for standard input.")],
+    placements: Annotated[
+        str, typer.Argument(help="A file with one placement or Plan a line, as JSON; - for standard input.")
+    ],
     device_memory: DeviceMemory = None,
     host_memory: HostMemory = None,
     output: Annotated[Output, typer.Option(help="json, one line a placement, or table.")] = Output.JSON,
@@ -95,7 +97,10 @@ def placements_of(record: CalibrationRecord, source: str) -> list[Placement]:
             data = parse_json(line)
         except (ValueError, RecursionError) as error:
             raise ContractError(f"{where}: is not JSON ({error}); write each placement on one line") from None
-        placement = Placement.from_json(data, source=where)
+        if isinstance(data, dict) and data.get("kind") == "Plan":
+            placement = placement_of(Plan.from_json(data, source=where), where)
+        else:
+            placement = Placement.from_json(data, source=where)
         for entry in placement.components:
             if entry.name not in known:
                 raise ContractError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -12,7 +13,7 @@ import typer
 from stowplan_agent.cli.calibrate import unwritable, write_whole
 from stowplan_agent.cli.output import INFEASIBLE, WENT_WRONG, Output, err, fail, print_json, user_errors
 from stowplan_agent.cli.plan import HostMemory, on_machine, show, solved
-from stowplan_agent.cli.specification import SHAPE_HELP, parse_shape
+from stowplan_agent.cli.specification import ONE_SHAPE_HELP, parse_shape
 from stowplan_agent.report.provenance import estimate_note
 from stowplan_api.model import ContractError
 from stowplan_api.record import CalibrationRecord, Workload
@@ -21,7 +22,7 @@ from stowplan_api.record import CalibrationRecord, Workload
 def estimate(
     path: Annotated[Path, typer.Argument(help="Folder of a checkpoint in diffusers' layout.")],
     card: Annotated[str, typer.Option(help="A card of the table, such as rtx-4090 or l40s.")],
-    shape: Annotated[str, typer.Option(help=SHAPE_HELP)],
+    shape: Annotated[list[str], typer.Option(help=ONE_SHAPE_HELP)],
     prompt_tokens: Annotated[int, typer.Option(help="Tokens of the longest prompt.", min=1, max=1_000_000)] = 512,
     host_memory: HostMemory = None,
     record: Annotated[
@@ -40,14 +41,16 @@ def estimate(
         fail(f"{record} cannot be written: {problem}")
     with user_errors(ContractError, InventoryError):
         chosen = card_named(card)
-        estimated = on_machine(_record(path, card, shape, prompt_tokens), None, host_memory)
+        if len(shape) > 1:
+            raise ContractError(f"--shape is given {len(shape)} times; an estimate is of one shape, so run it for each")
+        estimated = on_machine(_record(path, card, shape[0], prompt_tokens), None, host_memory)
     answer = solved(estimated)
     if record is not None:
         try:
             write_whole(record, json.dumps(estimated.to_json(), indent=1) + "\n")
         except OSError as error:
             fail(f"{record} cannot be written ({error.strerror}); give another --record", WENT_WRONG)
-        err.print(f"wrote {record}, an estimate; next: stowplan frontier {record}", soft_wrap=True)
+        err.print(f"wrote {record}, an estimate; next: stowplan frontier {quote(str(record))}", soft_wrap=True)
     if output is Output.JSON:
         print_json(
             {

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from stowplan_agent.cli.output import INFEASIBLE, Output, out, print_json, user_errors
-from stowplan_agent.cli.plan import DeviceMemory, HostMemory, on_machine, solved
+from stowplan_agent.cli.plan import DeviceMemory, HostMemory, kind_of, on_machine, placement_in, solved
 from stowplan_agent.report.explanation import (
     explanation_json,
     explanation_table,
@@ -18,7 +17,6 @@ from stowplan_agent.report.explanation import (
     worth_lines,
 )
 from stowplan_api.model import ContractError
-from stowplan_api.placement import Placement
 from stowplan_api.plan import Plan
 from stowplan_api.record import CalibrationRecord
 
@@ -33,7 +31,7 @@ def explain(
 ) -> None:
     """Say why: what each component lost and to which limit, and what one more GiB is worth. Exits 3 if nothing fits."""
     with user_errors(ContractError):
-        if _kind(record) == "Plan":
+        if kind_of(record) == "Plan":
             if device_memory or host_memory or current:
                 raise ContractError(
                     f"{record} is a Plan, already made for one machine; give its CalibrationRecord to ask about another"
@@ -42,7 +40,7 @@ def explain(
         else:
             measured = on_machine(CalibrationRecord.read(record), device_memory, host_memory)
             model = measured.model.name
-            answer = solved(measured, Placement.read(current) if current is not None else None)
+            answer = solved(measured, placement_in(current) if current is not None else None)
         names = [one.component for one in answer.explanations]
         if component is not None and names and component not in names:
             raise ContractError(f"--component: {component} is not in {record}, which has {', '.join(names)}")
@@ -59,12 +57,3 @@ def explain(
         out.print(answer.estimate, soft_wrap=True)
     if answer.status == "Infeasible":
         raise typer.Exit(INFEASIBLE)
-
-
-def _kind(path: Path) -> object:
-    """The ``kind`` that a file says it is; None where it cannot be told, which reading it as a record then explains."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return data.get("kind") if isinstance(data, dict) else None

@@ -56,7 +56,7 @@ def frontier(
     form = _form(output, file)
     if form is Form.TABLE and file is not None:
         fail(f"{file}: a table is for the terminal; give -o a name that ends in .json, .svg or .html, or an --output")
-    if file is not None and (problem := unwritable(file)):
+    if file is not None and (problem := unwritable(file, record)):
         fail(f"{file} cannot be written: {problem.replace('--record', '-o')}")
     with user_errors(ContractError):
         measured = on_machine(CalibrationRecord.read(record), None, host_memory)

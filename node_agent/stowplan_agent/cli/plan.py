@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -31,20 +32,47 @@ def plan(
     device_memory: DeviceMemory = None,
     host_memory: HostMemory = None,
     current: Annotated[
-        Path | None, typer.Option(help="The placement to move from: the answer is then reachable by safe moves.")
+        Path | None,
+        typer.Option(help="The placement, or Plan, to move from: the answer is then reachable by safe moves."),
     ] = None,
     output: Annotated[Output, typer.Option(help="Form of the output.")] = Output.TABLE,
 ) -> None:
     """Solve for the fastest placement of a record that fits. Exits 3 when none does."""
     with user_errors(ContractError):
         measured = on_machine(CalibrationRecord.read(record), device_memory, host_memory)
-        answer = solved(measured, Placement.read(current) if current is not None else None)
+        answer = solved(measured, placement_in(current) if current is not None else None)
     if output is Output.JSON:
         print_json(answer.to_json())
     else:
         show(measured, answer)
     if answer.status == "Infeasible":
         raise typer.Exit(INFEASIBLE)
+
+
+def placement_in(path: Path) -> Placement:
+    """The placement that a file is, or that the Plan in it has. Raises `ContractError` naming what is wrong."""
+    return placement_of(Plan.read(path), str(path)) if kind_of(path) == "Plan" else Placement.read(path)
+
+
+def placement_of(made: Plan, source: str) -> Placement:
+    """The placement of a plan. Raises `ContractError` where nothing fitted."""
+    if made.placement is None:
+        raise ContractError(f"{source}: this Plan says that nothing fits, so it has no placement; give one that has")
+    return made.placement
+
+
+def kind_of(path: Path) -> object:
+    """The ``kind`` that a file says it is; None where it cannot be told, which reading the file then explains.
+
+    A pipe can be read only once, so it is not asked.
+    """
+    if not path.is_file():
+        return None
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return data.get("kind") if isinstance(data, dict) else None
 
 
 def solved(record: CalibrationRecord, current: Placement | None = None) -> Plan:

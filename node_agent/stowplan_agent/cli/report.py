@@ -11,10 +11,9 @@ import typer
 from stowplan_agent.cli.calibrate import unwritable, write_whole
 from stowplan_agent.cli.frontier import Form
 from stowplan_agent.cli.output import INFEASIBLE, WENT_WRONG, err, fail, out, user_errors, wide_table
-from stowplan_agent.cli.plan import DeviceMemory, HostMemory, on_machine
+from stowplan_agent.cli.plan import DeviceMemory, HostMemory, on_machine, placement_in
 from stowplan_agent.report.provenance import estimate_note
 from stowplan_api.model import ContractError
-from stowplan_api.placement import Placement
 from stowplan_api.plan import Plan
 from stowplan_api.record import CalibrationRecord
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 def report(
     record: Annotated[Path, typer.Argument(help="A CalibrationRecord, as JSON.")],
-    placement: Annotated[Path | None, typer.Option(help="Show it under this placement, not its fastest one.")] = None,
+    placement: Annotated[Path | None, typer.Option(help="Show it under this placement, or that of this Plan.")] = None,
     workload: Annotated[str | None, typer.Option(help="Only the request of this name.")] = None,
     device_memory: DeviceMemory = None,
     host_memory: HostMemory = None,
@@ -40,7 +39,7 @@ def report(
     form = _form(output, file)
     if form is Form.TABLE and file is not None:
         fail(f"{file}: a table is for the terminal; give -o a name that ends in .json, .svg or .html, or an --output")
-    if file is not None and (problem := unwritable(file)):
+    if file is not None and (problem := unwritable(file, record, placement)):
         fail(f"{file} cannot be written: {problem.replace('--record', '-o')}")
     with user_errors(ContractError):
         measured = on_machine(CalibrationRecord.read(record), device_memory, host_memory)
@@ -71,7 +70,7 @@ def _requests(record: CalibrationRecord, path: Path | None, workload: str | None
 
     plan: Plan | None = None
     if path is not None:
-        placed = Placement.read(path)
+        placed = placement_in(path)
         names, known = {entry.name for entry in placed.components}, {part.name for part in record.components}
         if names != known:
             raise ContractError(f"{path} places {', '.join(sorted(names))}; the record has {', '.join(sorted(known))}")

@@ -12,7 +12,9 @@ from stowplan_api.diffusion_deployment import DiffusionDeploymentSpec
 from stowplan_api.model import ContractError, first_problem
 from stowplan_api.quantity import MOST, parse_quantity
 
-SHAPE_HELP: Final = r"WIDTHxHEIGHT\[xFRAMES]\[@STEPS]; may be repeated."
+ONE_SHAPE_HELP: Final = "Width x height x frames @ steps: 832x480x81@40, or 1024x1024 for 1 frame and 20 steps."
+"""Help of a ``--shape`` that is given once, where there is no room for the form in one piece."""
+SHAPE_HELP: Final = r"WIDTHxHEIGHT\[xFRAMES]\[@STEPS], 1 frame and 20 steps unless given; may be repeated."
 """Help of ``--shape``; typer reads help as markup, where an open bracket is escaped."""
 SHAPE: Final = re.compile(r"(?:([a-z0-9.-]+)=)?([0-9]{1,9})x([0-9]{1,9})(?:x([0-9]{1,9}))?(?:@([0-9]{1,9}))?")
 

@@ -122,7 +122,8 @@ def test_cost_prints_a_line_for_each_placement(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (("plan", "nowhere.json"), "cannot be read"),
-        (("plan", SMALL / "moves-02.current.json"), "CalibrationRecord field"),
+        (("plan", SMALL / "moves-02.current.json"), "field kind: this is a 'Placement'; give a CalibrationRecord"),
+        (("plan", SMALL / "moves-02.json", "--current", SMALL / "moves-02.json"), "a 'CalibrationRecord'; give a Pla"),
         (("plan", SMALL / "device-03.json", "--device-memory", "many"), "is not a quantity"),
         (("plan", SMALL / "device-03.json", "--device-memory=-1Gi"), "is negative"),
         (("plan", SMALL / "device-03.json", "--host-memory", "9999Ei"), "out of range"),
@@ -157,6 +158,24 @@ def test_a_bad_line_is_named_and_nothing_is_printed(second: str, words: str) -> 
     code, out, err = run("cost", SMALL / "moves-02.json", "-", stdin=stdin)
     assert (code, out) == (2, "")
     assert words in err and "line 2" in err and err.count("\n") == 1
+
+
+def test_a_plan_is_taken_where_a_placement_is(tmp_path: Path) -> None:
+    record, made = SMALL / "moves-02.json", tmp_path / "plan.json"
+    made.write_text(run("plan", record, "--output", "json")[1])
+    answer = json.loads(made.read_text())
+    code, out, _ = run("cost", record, made)
+    assert code == 0 and json.loads(out)["seconds"] == answer["cost"]["seconds"]
+    code, out, _ = run("plan", record, "--current", made, "--output", "json")
+    assert code == 0 and json.loads(out)["moves"] == [] and json.loads(out)["placement"] == answer["placement"]
+
+
+def test_a_plan_in_which_nothing_fits_has_no_placement(tmp_path: Path) -> None:
+    record, made = SMALL / "infeasible-by-a-byte-01.json", tmp_path / "plan.json"
+    made.write_text(run("plan", record, "--output", "json")[1])
+    for arguments in (("cost", record, made), ("plan", record, "--current", made)):
+        code, out, err = run(*arguments)
+        assert (code, out) == (2, "") and "this Plan says that nothing fits" in err and err.count("\n") == 1
 
 
 def test_cost_prints_a_table_on_request(tmp_path: Path) -> None:

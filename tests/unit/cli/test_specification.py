@@ -118,6 +118,17 @@ def test_where_a_record_cannot_be_written_is_known_before(path: str, problem: st
     assert said is None if problem is None else problem in (said or "")
 
 
+def test_a_file_that_is_read_is_not_written_over(tmp_path: Path) -> None:
+    record, link, other = tmp_path / "r.json", tmp_path / "link.json", tmp_path / "other.json"
+    record.write_text("minutes of a card")
+    other.write_text("an answer of yesterday")
+    link.symlink_to(record)
+    for path in (record, link, tmp_path / "." / "r.json"):
+        assert "a file that this command reads" in (unwritable(path, None, record) or "")
+    assert unwritable(other, None, record) is None
+    assert unwritable(record, tmp_path / "missing.json") is None
+
+
 @pytest.mark.parametrize(
     ("reason", "code"),
     [

@@ -60,6 +60,7 @@ def test_what_cannot_fit_exits_3(wan_folder: Path) -> None:
     ("arguments", "words"),
     [
         (("--card", "rtx-4091", "--shape", "832x480"), "did you mean rtx-4090"),
+        (("--card", "h200", "--shape", "832x480", "--shape", "480x832"), "--shape is given 2 times"),
         (("--card", "h200", "--shape", "wide"), "is not WIDTHxHEIGHT"),
         (("--card", "h200", "--shape", "833x480"), "width 833 does not suit WanPipeline"),
         (("--card", "h200", "--shape", "832x480x80"), "frames 80 does not suit"),

@@ -186,6 +186,18 @@ def test_a_placement_that_is_given_is_shown(tmp_path: Path) -> None:
     assert run(HARD_1, "--placement", str(file), "--device-memory", "1Gi").exit_code == 3
 
 
+def test_an_answer_does_not_replace_what_it_was_made_from(tmp_path: Path) -> None:
+    record, placement = tmp_path / "r.json", tmp_path / "p.json"
+    record.write_text(Path(HARD_1).read_text())
+    measured = CalibrationRecord.read(record)
+    placement.write_text(json.dumps(seed_placement(measured.components, 1).to_json()))
+    before = record.read_text(), placement.read_text()
+    for file in (record, placement):
+        done = run(str(record), "--placement", str(placement), "-o", str(file))
+        assert done.exit_code == 2 and "a file that this command reads; give another -o" in done.output
+    assert (record.read_text(), placement.read_text()) == before
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
