@@ -22,16 +22,18 @@ def headline(found: Frontier) -> str:
         return f"It does not fit on any size from {sizes}."
     fastest, enough, first = found.fastest, found.within(ENOUGH), fits[0]
     assert fastest is not None and enough is not None
-    best = fastest.seconds or 0.0
+    best, device = fastest.seconds or 0.0, found.record.ranks[0].device
     if first is fastest:
         return f"Every size on which it fits is as fast: {duration(best)} from {gib(first.size)} on."
     if enough is first:
         sold = next((point for point in fits if point.cards), first)
-        taken, more = duration(sold.seconds or 0.0), slower(sold.seconds or 0.0, best)
+        # Whoever reads the name of a card beside a time takes it for the time on that card, so say whose speed it is.
+        taken = f"at the speed of {device} a request takes {duration(sold.seconds or 0.0)}"
+        more = slower(sold.seconds or 0.0, best)
         if more == FASTEST:
-            return f"{_sold(sold)} is enough: a request takes {taken}, and more memory gains nothing."
+            return f"{_sold(sold)} is enough: {taken}, and more memory gains nothing."
         return (
-            f"{_sold(sold)} is enough: a request takes {taken}, only {more.removeprefix('+')} more "
+            f"{_sold(sold)} is enough: {taken}, only {more.removeprefix('+')} more "
             f"than the {duration(best)} that {gib(fastest.size)} give."
         )
     fits_from = "It fits from" if found.smallest in (None, first.size) else "Of these sizes it fits from"
@@ -44,7 +46,7 @@ def headline(found: Frontier) -> str:
 def _sold(point: Point) -> str:
     """A size with the cards that have it, for the start of a sentence."""
     names = ", ".join(card.name for card in point.cards)
-    return f"{label(point)} of device memory (as on {names})" if names else f"{label(point)} of device memory"
+    return f"{label(point)} of device memory (as much as on {names})" if names else f"{label(point)} of device memory"
 
 
 def tiles(found: Frontier) -> list[tuple[str, str, str]]:

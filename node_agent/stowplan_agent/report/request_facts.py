@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from stowplan_agent.planning.wording import in_words
 from stowplan_agent.report.drawing import duration, gib
 from stowplan_agent.report.request import Request, Stage
 from stowplan_agent.report.sizes import GIB
@@ -79,9 +80,9 @@ def memory_row(found: Request, stage: Stage) -> tuple[str, ...]:
 
 
 def homes(found: Request) -> list[tuple[str, str, str, str]]:
-    """Where each component lives: name, bytes, mode in words, and why, where the plan says so."""
+    """Where each component lives: name, bytes, its entry in words, and why not another, where a plan says so."""
     words = {one.component: one for one in found.plan.explanations} if found.plan is not None else {}
-    modes = {entry.name: entry.mode for entry in found.placement.components}
+    entries = {entry.name: entry for entry in found.placement.components}
     rows = []
     for part in found.record.components:
         why = words.get(part.name)
@@ -89,8 +90,8 @@ def homes(found: Request) -> list[tuple[str, str, str, str]]:
             (
                 part.name,
                 size(part.total_bytes()),
-                why.chosen if why is not None else modes.get(part.name, "not placed"),
-                why.because if why is not None else "",
+                in_words(part, entries[part.name]) if part.name in entries else "not placed",
+                "" if why is None else f"not {why.lost}: {why.because}" if why.lost else why.because,
             )
         )
     return rows

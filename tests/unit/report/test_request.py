@@ -171,6 +171,10 @@ def test_the_command_prints_tables_and_writes_pages(tmp_path: Path) -> None:
     shown = run(HARD_1)
     assert shown.exit_code == 0, shown.output
     assert "where the seconds go" in shown.output and "A request takes " in shown.output
+    assert (
+        "not Layerwise: 60 of 60 transformer_blocks resident for good: nothing is"
+        in run(HARD_1, "--output", "html").output
+    )
     for form in ("html", "svg", "json"):
         file = tmp_path / f"page.{form}"
         assert run(HARD_1, "-o", str(file)).exit_code == 0
@@ -181,6 +185,10 @@ def test_a_placement_that_is_given_is_shown(tmp_path: Path) -> None:
     record = CalibrationRecord.read(Path(HARD_1))
     file = tmp_path / "placement.json"
     file.write_text(json.dumps(seed_placement(record.components, 1).to_json()))
+    assert (
+        "Layerwise: 0 of 60 transformer_blocks resident"
+        in run(HARD_1, "--placement", str(file), "--output", "html").output
+    )
     value = json.loads(run(HARD_1, "--placement", str(file), "--output", "json").output)
     assert value["seconds"] == pytest.approx(cost(record, Placement.read(file)).seconds)
     assert run(HARD_1, "--placement", str(file), "--device-memory", "1Gi").exit_code == 3
