@@ -83,6 +83,19 @@ class EasySpace(Space):
         return joined([self.plain.front(host=host), self.early.whole()])
 
 
+def hidden(plain: Space) -> PrefetchSpace:
+    """A row that no prefetch of a component is better than: it locks nothing, and all of its loads hide."""
+    return PrefetchSpace(plain, "Nothing", np.zeros(len(plain.prices)))
+
+
+class HiddenSpace(EasySpace):
+    """All rows of a component, and that one."""
+
+    def __init__(self, plain: Space) -> None:
+        super().__init__(plain, np.zeros(len(plain.prices)))
+        self.early = hidden(plain)
+
+
 def can_gain(space: Space, timeline: Timeline, intervals: int) -> bool:
     """Whether a prefetch of the component may be better than anything else it can be.
 
