@@ -44,6 +44,8 @@ def explain(
         names = [one.component for one in answer.explanations]
         if component is not None and names and component not in names:
             raise ContractError(f"--component: {component} is not in {record}, which has {', '.join(names)}")
+    if answer.estimate and output is Output.TABLE:  # before the numbers, or they are read as measured
+        out.print(answer.estimate, soft_wrap=True)
     if output is Output.JSON:
         print_json(explanation_json(model, answer, component))
     elif answer.status == "Infeasible":
@@ -53,7 +55,5 @@ def explain(
         out.print(explanation_table(model, answer, component))
         for line in (*workload_lines(answer), *worth_lines(answer)):
             out.print(line, soft_wrap=True)
-    if answer.estimate and output is Output.TABLE:
-        out.print(answer.estimate, soft_wrap=True)
     if answer.status == "Infeasible":
         raise typer.Exit(INFEASIBLE)

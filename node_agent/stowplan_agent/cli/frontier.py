@@ -143,7 +143,8 @@ def _text(form: Form, found: Frontier) -> str:
 def _show(found: Frontier) -> None:
     from stowplan_agent.report.frontier_table import frontier_lines, frontier_table
 
+    if note := estimate_note(found.record):
+        out.print(note, soft_wrap=True)
     out.print(frontier_table(found))
-    note = estimate_note(found.record)
-    for line in ([note] if note else []) + frontier_lines(found):
+    for line in frontier_lines(found):
         out.print(line, soft_wrap=True)
