@@ -35,7 +35,7 @@ lint: setup
 	@$(BIN)/lint-imports
 
 test: setup lint
-	@$(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist loadgroup tests
+	@$(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist loadfile tests
 
 clean:
 	rm -rf .venv build .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import pytest
 
-CLUSTER = Path(__file__).parent / "cluster"
 
-
-@pytest.hookimpl(tryfirst=True)  # before the workers read the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """One worker a file, which shares its fixtures; and one for the cluster, of which a machine has one."""
-    for item in items:
-        group = "cluster" if item.path.is_relative_to(CLUSTER) else item.path.as_posix()
-        item.add_marker(pytest.mark.xdist_group(group))
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            path = nodeid.split("::")[0]
+            return "cluster" if "cluster" in path.split("/")[:-1] else path
+
+    return ByFile(config, log)
