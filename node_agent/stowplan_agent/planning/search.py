@@ -29,6 +29,8 @@ FORKS: Final = 3
 """Rows up to which a component is decided first, row by row, where the bound is not sharp."""
 LONG: Final = 10_000
 """Rows of which it pays to look for a fast selection among a few first."""
+MUCH: Final = 300_000
+"""Pairs of rows of the two longest components from which a look pays even if a fast selection is known elsewhere."""
 MOST_PAIRS: Final = 10_000_000
 """Selections of the three largest components up to which a part is not split."""
 
@@ -122,7 +124,7 @@ class Search(Bounded):
             if not all(map(len, pools)):
                 return
             # What is best is found in the end anyway: a look that found nothing is not worth another one.
-            improving = look and improving and self.improve(pools)
+            improving = look and improving and self._worth_a_look(pools) and self.improve(pools)
             if improving:
                 pools = self.within(pools)
             look = any(rows.open.any() for rows in pools)
@@ -144,6 +146,10 @@ class Search(Bounded):
         labels = self.merge(pools)
         self.take(pools, labels)
         self.leaves.append(Leaf(pools, self.dual, self.dual.vector, labels))
+
+    def _worth_a_look(self, pools: Sequence[Rows]) -> bool:
+        """Whether to look for a fast selection first: where one is known elsewhere, only if much is left."""
+        return bool(self.known == np.inf or np.prod(sorted(map(len, pools))[-2:]) > MUCH)
 
     def _fork(self, pools: Sequence[Rows], component: int) -> None:
         """Search the part once with each row of one component, the cheapest first."""
