@@ -62,9 +62,9 @@ def test_a_start_runs_two_bounded_and_two_short_requests_of_full_shape(
     ran: Counter[tuple[int, int]] = Counter()
     plain: Any = Session._run
 
-    def counting(self: Session, request: Any, stop: Any) -> Any:
+    def counting(self: Session, request: Any, *others: Any) -> Any:
         ran[request.width * request.height * request.frames, request.steps] += 1
-        return plain(self, request, stop)
+        return plain(self, request, *others)
 
     monkeypatch.setattr(Session, "_run", counting)
     started = start(settings_of(tiny_wan, "48Mi", shapes=["48x32x5@30"]))

@@ -27,7 +27,7 @@ from stowplan_api.record import CalibrationRecord
 
 SOLVER: Final = "Lagrangian bounds, exhaustive over what they leave"
 SPACE: Final = (
-    "every placement of section 2: Resident; Offload with and without prefetch, any pinned bytes of each rank; "
+    "every placement that there is: Resident; Offload with and without prefetch, any pinned bytes of each rank; "
     "Layerwise with any resident count, policy, lifetimes, 2 or 3 slots and pinned layers of each rank"
 )
 LEAST_SECONDS: Final = 1e-9

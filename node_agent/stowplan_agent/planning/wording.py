@@ -69,7 +69,10 @@ def because(said: Explanation, component: Component) -> str:
     if said.constraint is None and said.seconds > 0:
         return f"nothing is faster and this fits; the other would cost {said.seconds:.6g} s a request more"
     if said.constraint is None:
-        return "nothing is faster; the other takes as long, and a tie goes to fewer changes, then to fewer bytes"
+        return (
+            "nothing is faster; the other takes as long, and a tie goes to fewer changes, then to fewer prefetches, "
+            "then to fewer bytes"
+        )
     if said.seconds < 0:
         gain = f"it would save {-said.seconds:.6g} s a request"
     else:
