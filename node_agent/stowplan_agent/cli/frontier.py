@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from stowplan_agent.cli.calibrate import unwritable, write_whole
-from stowplan_agent.cli.output import INFEASIBLE, WENT_WRONG, err, fail, out, user_errors
+from stowplan_agent.cli.documents import FileOption, Form, FormOption, deliver, form_of
+from stowplan_agent.cli.output import INFEASIBLE, err, out, user_errors
 from stowplan_agent.cli.plan import HostMemory, on_machine
 from stowplan_agent.report.provenance import estimate_note
 from stowplan_api.model import ContractError
@@ -25,15 +24,6 @@ FEWEST_SIZES: Final = 2
 MOST_SIZES: Final = 500
 
 
-class Form(StrEnum):
-    """The form of a frontier."""
-
-    TABLE = "table"
-    JSON = "json"
-    SVG = "svg"
-    HTML = "html"
-
-
 def frontier(
     record: Annotated[Path, typer.Argument(help="A CalibrationRecord, as JSON.")],
     least: Annotated[str | None, typer.Option("--from", help="Smallest size; from where it fits if not given.")] = None,
@@ -41,10 +31,8 @@ def frontier(
     sizes: Annotated[int, typer.Option(help="How many sizes, 2 to 500, evenly spread.")] = 60,
     device_memory: Annotated[str | None, typer.Option(help="These sizes instead, with commas: 24Gi,48Gi,80Gi.")] = None,
     host_memory: HostMemory = None,
-    output: Annotated[
-        Form | None, typer.Option(help="table, json, svg or html; by the file's name if not given.")
-    ] = None,
-    file: Annotated[Path | None, typer.Option("-o", "--file", help="Where to write it; else standard output.")] = None,
+    output: FormOption = None,
+    file: FileOption = None,
 ) -> None:
     """Show which size of device memory is worth its price: seconds of a request, each point proven.
 
@@ -53,11 +41,7 @@ def frontier(
     from stowplan_agent.report.frontier import frontier as solve_frontier
     from stowplan_agent.report.sizes import default_range, even_sizes
 
-    form = _form(output, file)
-    if form is Form.TABLE and file is not None:
-        fail(f"{file}: a table is for the terminal; give -o a name that ends in .json, .svg or .html, or an --output")
-    if file is not None and (problem := unwritable(file, record)):
-        fail(f"{file} cannot be written: {problem.replace('--record', '-o')}")
+    form = form_of(output, file, record)
     with user_errors(ContractError):
         measured = on_machine(CalibrationRecord.read(record), None, host_memory)
         if device_memory is not None:
@@ -67,25 +51,9 @@ def frontier(
         else:
             asked = even_sizes(*_range(measured, least, most, default_range), _count(sizes))
     found = solve_frontier(measured, asked, named=device_memory is not None, progress=_say)
-    if file is not None:
-        try:
-            write_whole(file, _text(form, found))
-        except OSError as error:
-            fail(f"{file} cannot be written ({error.strerror}); give another -o", WENT_WRONG)
-        err.print(f"wrote {file}", soft_wrap=True)
-    elif form is Form.TABLE:
-        _show(found)
-    else:
-        print(_text(form, found), end="")
+    deliver(form, file, lambda: _show(found), lambda: _text(form, found))
     if not found.feasible:
         raise typer.Exit(INFEASIBLE)
-
-
-def _form(output: Form | None, file: Path | None) -> Form:
-    if output is not None:
-        return output
-    suffix = file.suffix.lstrip(".").lower() if file is not None else ""
-    return Form(suffix) if suffix in (Form.JSON, Form.SVG, Form.HTML) else Form.TABLE
 
 
 def _range(

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stowplan_agent.cli.calibrate import unwritable, write_whole
-from stowplan_agent.cli.frontier import Form
-from stowplan_agent.cli.output import INFEASIBLE, WENT_WRONG, err, fail, out, user_errors, wide_table
+from stowplan_agent.cli.documents import FileOption, Form, FormOption, deliver, form_of
+from stowplan_agent.cli.output import INFEASIBLE, out, user_errors, wide_table
 from stowplan_agent.cli.plan import DeviceMemory, HostMemory, on_machine, placement_in
 from stowplan_agent.report.provenance import estimate_note
 from stowplan_api.model import ContractError
@@ -27,41 +26,21 @@ def report(
     workload: Annotated[str | None, typer.Option(help="Only the request of this name.")] = None,
     device_memory: DeviceMemory = None,
     host_memory: HostMemory = None,
-    output: Annotated[
-        Form | None, typer.Option(help="table, json, svg or html; by the file's name if not given.")
-    ] = None,
-    file: Annotated[Path | None, typer.Option("-o", "--file", help="Where to write it; else standard output.")] = None,
+    output: FormOption = None,
+    file: FileOption = None,
 ) -> None:
     """Show one request of a record: memory stacked by component, the peaks, and where the seconds go.
 
     Exits 3 when no placement fits, or the one that was given does not; what is short is shown all the same.
     """
-    form = _form(output, file)
-    if form is Form.TABLE and file is not None:
-        fail(f"{file}: a table is for the terminal; give -o a name that ends in .json, .svg or .html, or an --output")
-    if file is not None and (problem := unwritable(file, record, placement)):
-        fail(f"{file} cannot be written: {problem.replace('--record', '-o')}")
+    form = form_of(output, file, record, placement)
     with user_errors(ContractError):
         measured = on_machine(CalibrationRecord.read(record), device_memory, host_memory)
         found = _requests(measured, placement, workload)
-    if file is not None:
-        try:
-            write_whole(file, _text(form, found))
-        except OSError as error:
-            fail(f"{file} cannot be written ({error.strerror}); give another -o", WENT_WRONG)
-        err.print(f"wrote {file}", soft_wrap=True)
-    elif form is Form.TABLE:
-        _show(found)
-    else:
-        print(_text(form, found), end="")
+    deliver(form, file, lambda: _show(found), lambda: _text(form, found))
     plan = found[0].plan
     if plan.status == "Infeasible" if plan is not None else any(one.left(one.tightest) < 0 for one in found):
         raise typer.Exit(INFEASIBLE)
-
-
-def _form(output: Form | None, file: Path | None) -> Form:
-    suffix = file.suffix.lstrip(".").lower() if file is not None else ""
-    return output or (Form(suffix) if suffix in (Form.JSON, Form.SVG, Form.HTML) else Form.TABLE)
 
 
 def _requests(record: CalibrationRecord, path: Path | None, workload: str | None) -> tuple[Request, ...]:

@@ -7,13 +7,15 @@ most. The last question is asked in every case: it is the proof.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from stowplan_agent.planning.card import fitting
+from stowplan_agent.planning.card import fitting, held_in_intervals
 from stowplan_agent.planning.labels import Labels
 from stowplan_agent.planning.limits import activation_bytes, reserve_bytes
 from stowplan_agent.planning.requests import with_activations
-from stowplan_agent.planning.rows import OWN
+from stowplan_agent.planning.rows import Rows
 from stowplan_agent.planning.setting import Setting
 from stowplan_agent.planning.table import Ints
 
@@ -31,23 +33,16 @@ def most_activations(setting: Setting) -> int | None:
         labels = fitting(setting, frame, pools, host=frame.host_scarce)
         if not len(labels):
             return known
-        known = int(_left(setting, labels).max())
+        known = int(_left(setting, pools, labels).max())
         most = known + 1
 
 
-def _left(setting: Setting, labels: Labels) -> Ints:
+def _left(setting: Setting, pools: Sequence[Rows], labels: Labels) -> Ints:
     """Bytes that each label leaves to activations in the tightest interval whose own ones are larger."""
     record = setting.record
     unbounded = np.iinfo(np.int64).max
     left = np.full(len(labels), unbounded)
-    pools = [space.smallest for space in setting.spaces]
-    own = [rows.bytes[labels.rows[:, c], OWN].astype(np.int64) for c, rows in enumerate(pools)]
-    always = labels.columns[:, 0].astype(np.int64)
-    for index, interval in enumerate(record.intervals):
-        held = always
-        for component, space in enumerate(setting.spaces):
-            if index in setting.timeline.own[space.component.name]:
-                held = held + own[component]
+    for interval, held in held_in_intervals(setting, pools, labels):
         for place, rank in enumerate(record.ranks):
             room = rank.capacity_bytes - reserve_bytes(record, interval, rank) - rank.outside_bytes - held
             left = np.where(room < activation_bytes(interval, place), np.minimum(left, room), left)

@@ -8,7 +8,7 @@ the proof, whatever rules of reserve the intervals have.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, repeat
 from typing import Final
@@ -22,6 +22,7 @@ from stowplan_agent.planning.merge import Merge
 from stowplan_agent.planning.rows import ALWAYS, OWN, Rows
 from stowplan_agent.planning.setting import Setting
 from stowplan_agent.planning.table import Ints
+from stowplan_api.record import Interval
 
 UNLIMITED: Final = float(1 << 50)
 """More bytes than any machine has."""
@@ -62,13 +63,7 @@ def fitting(setting: Setting, frame: Frame, pools: Sequence[Rows], *, host: bool
 def _needed(setting: Setting, pools: Sequence[Rows], labels: Labels) -> Ints:
     """Bytes of the smallest card of each label: the largest over intervals and ranks."""
     record, needed = setting.record, np.zeros(len(labels), dtype=np.int64)
-    own = [rows.bytes[labels.rows[:, c], OWN].astype(np.int64) for c, rows in enumerate(pools)]
-    always = labels.columns[:, 0].astype(np.int64)
-    for index, interval in enumerate(record.intervals):
-        held = always
-        for component, space in enumerate(setting.spaces):
-            if index in setting.timeline.own[space.component.name]:
-                held = held + own[component]
+    for interval, held in held_in_intervals(setting, pools, labels):
         others: dict[int | None, int] = {}
         for place, rank in enumerate(record.ranks):
             beside = rank.outside_bytes + activation_bytes(interval, place)
@@ -77,3 +72,15 @@ def _needed(setting: Setting, pools: Sequence[Rows], labels: Labels) -> Ints:
             divisor = reserve_divisor(record, interval)
             needed = np.maximum(needed, card_with(held + beside, divisor, reserve))
     return needed
+
+
+def held_in_intervals(setting: Setting, pools: Sequence[Rows], labels: Labels) -> Iterator[tuple[Interval, Ints]]:
+    """Every interval, with the weight bytes that each label holds in it."""
+    own = [rows.bytes[labels.rows[:, c], OWN].astype(np.int64) for c, rows in enumerate(pools)]
+    always = labels.columns[:, 0].astype(np.int64)
+    for index, interval in enumerate(setting.record.intervals):
+        held = always
+        for component, space in enumerate(setting.spaces):
+            if index in setting.timeline.own[space.component.name]:
+                held = held + own[component]
+        yield interval, held

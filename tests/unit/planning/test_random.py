@@ -6,11 +6,12 @@ import random
 
 import numpy as np
 import pytest
+from agreement import check_agreement
 from brute import placements
 from examples import random_record, small_record
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tables import TOLERANCE, best, best_reachable, seconds_of, tables_of
+from tables import TOLERANCE, best_reachable, seconds_of, tables_of
 
 from stowplan_agent.planning import cost, moves, solve
 from stowplan_api.placement import Placement
@@ -22,15 +23,7 @@ chance = st.randoms(use_true_random=False)
 @settings(max_examples=400, deadline=None, derandomize=True)
 @given(chance)
 def test_agrees_with_brute_force(choose: random.Random) -> None:
-    record = small_record(choose)
-    plan, least = solve(record), best(record)
-    if least is None:
-        assert plan.status == "Infeasible" and plan.shortfalls
-        return
-    assert plan.cost is not None and plan.cost.feasible
-    assert plan.cost.seconds <= least * (1 + 1.1 * TOLERANCE)
-    if record.nodes[0].pinnable_bytes >= 1 << 39:  # brute force lists three choices of pinned bytes, the solver has all
-        assert plan.cost.seconds >= least * (1 - TOLERANCE)
+    check_agreement(small_record(choose))
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
