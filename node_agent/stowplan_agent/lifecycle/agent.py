@@ -17,7 +17,8 @@ from stowplan_agent.cluster.boot import new_agent
 from stowplan_agent.cluster.client import PlacementClient, in_cluster
 from stowplan_agent.cluster.identity import PodIdentity
 from stowplan_agent.cluster.local import LocalReporter
-from stowplan_agent.cluster.reporter import Reporter, StatusReporter
+from stowplan_agent.cluster.reporter import Reporter
+from stowplan_agent.cluster.status_reporter import StatusReporter
 from stowplan_agent.inventory.frames import frame_contract
 from stowplan_agent.lifecycle.errors import RollbackFailed
 from stowplan_agent.lifecycle.phases import SERVING

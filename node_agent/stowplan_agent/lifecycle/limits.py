@@ -7,8 +7,11 @@ from typing import Final
 from stowplan_agent import inventory
 from stowplan_agent.accelerators import Accelerator
 from stowplan_agent.calibration import Machine
+from stowplan_agent.lifecycle.errors import StartError
 from stowplan_agent.lifecycle.settings import StartSettings
+from stowplan_agent.lifecycle.shortfall import Shortfall
 from stowplan_agent.planning.limits import LEAST_RESERVE, MEASURED_DIVISOR
+from stowplan_api.contract import PlacementReason
 
 NODE: Final = "node"
 """The one node of a record with one rank."""
@@ -65,3 +68,9 @@ def read_machine(settings: StartSettings, accelerator: Accelerator, found: inven
         pinnable_bytes=room,
         host_bytes=room,
     )
+
+
+def too_small(shortfall: Shortfall, model: str, machine: Machine) -> StartError:
+    """The error of a phase that ran out of device memory: what was short, and what would be enough."""
+    message = shortfall.sentence(model, machine, reserve_bytes=device_reserve(machine))
+    return StartError(PlacementReason.OUT_OF_MEMORY, message)

@@ -12,7 +12,8 @@ import pytest
 from stowplan_agent.cluster.backoff import Backoff
 from stowplan_agent.cluster.boot import new_agent
 from stowplan_agent.cluster.client import PlacementClient
-from stowplan_agent.cluster.reporter import ReporterError, StatusReporter
+from stowplan_agent.cluster.reporter import ReporterError
+from stowplan_agent.cluster.status_reporter import StatusReporter
 from stowplan_api.conditions import find
 from stowplan_api.residency_placement import Rollback
 

@@ -1,0 +1,132 @@
+"""The one adjustment of a start: choose a placement, apply it, prove it; or take it back and prove the seed again.
+
+Whatever goes wrong here ends in the seed placement, proven anew. Where that does not prove itself either nothing may
+serve, and where not even the weights come back the process must end.
+"""
+
+from __future__ import annotations
+
+from stowplan_agent.lifecycle.errors import RollbackFailed, StartError
+from stowplan_agent.lifecycle.facts import bytes_text, infeasible_text, plan_status, summary
+from stowplan_agent.lifecycle.phases import Outcome
+from stowplan_agent.lifecycle.preparation import Prepared
+from stowplan_agent.lifecycle.progress import Progress
+from stowplan_agent.lifecycle.proof import Proof
+from stowplan_agent.lifecycle.settings import StartSettings
+from stowplan_agent.lifecycle.target import Target, choose_target
+from stowplan_agent.planning import cost, solve
+from stowplan_agent.transaction import ApplyError, UndoError, apply, difference
+from stowplan_api.contract import PlacementCondition, PlacementReason
+
+
+class Adjustment:
+    """The phases after the probe, each a method that returns how it ended. One a start."""
+
+    def __init__(self, prepared: Prepared, settings: StartSettings, progress: Progress) -> None:
+        """Everything is in the seed placement of ``prepared``."""
+        self._prepared = prepared
+        self._settings = settings
+        self._progress = progress
+        self._proof = Proof(prepared, settings)
+        self._chosen: Target | None = None
+
+    def solve(self) -> Outcome:
+        """Choose the placement of this start. Raises `StartError` where the user's does not fit, or none does."""
+        target = self._chosen = self._choose()
+        if target.plan is not None:
+            self._progress.facts(plan=plan_status(target.plan))
+        price = cost(self._prepared.record, target.placement)
+        peak = max(max(ranks) for ranks in price.device_bytes)
+        self._progress.metrics.set_predicted(seconds=price.seconds, peak_bytes=peak)
+        if difference(self._prepared.session.placement(), target.placement):
+            return Outcome.DONE
+        if target.reason in (PlacementReason.PLAN_APPLIED, PlacementReason.PINNED):
+            self._in_force(PlacementReason.ALREADY_OPTIMAL, "the seed placement is the plan", target.note)
+        return Outcome.KEEP
+
+    def apply(self) -> Outcome:
+        """Make the moves. Raises `StartError` with every one of them undone, else `RollbackFailed`."""
+        session, target = self._prepared.session, self._target
+        moves = difference(session.placement(), target.placement)
+        try:
+            apply(session.engine, moves, check=session.check, faults=self._settings.faults)
+        except ApplyError as error:
+            reason = PlacementReason.OUT_OF_MEMORY if error.out_of_memory else PlacementReason.APPLY_FAILED
+            raise StartError(reason, str(error)) from error
+        except UndoError as error:
+            raise RollbackFailed(PlacementReason.FAILED, str(error)) from error
+        self._in_force(target.reason, summary(target.placement), target.note)
+        return Outcome.DONE
+
+    def validate(self) -> Outcome:
+        """Prove what is in force. Raises `StartError`."""
+        self._proof.prove(self._progress)
+        return Outcome.DONE
+
+    def roll_back(self, failure: StartError) -> Outcome:
+        """Back to the seed placement, which the probe ran in; proven again before anything is served."""
+        session, measured = self._prepared.session, self._proof.last
+        if self._target.reason is PlacementReason.EXTRAPOLATED:
+            raise self._nothing_fits(failure)
+        text = "" if measured is None else bytes_text(measured.peak_bytes, measured.seconds)
+        try:
+            self._settings.faults.reach("rollback")
+            apply(session.engine, difference(session.placement(), self._prepared.seed), check=session.check)
+        except Exception as error:
+            message = f"rolling back failed: {error}; it was to undo this: {failure}"
+            raise RollbackFailed(PlacementReason.FAILED, message) from error
+        given_up, kept = summary(self._target.placement), summary(self._prepared.seed)
+        self._progress.rolled_back(failure.reason, str(failure), given_up, kept, text)
+        self._progress.condition(PlacementCondition.APPLIED, "False", failure.reason, str(failure))
+        try:
+            self._proof.prove(self._progress)
+        except StartError as error:
+            message = f"the seed placement does not validate either: {error}; the planned one failed so: {failure}"
+            raise StartError(PlacementReason.FAILED, message) from error
+        return Outcome.DONE
+
+    def commit(self, *, planned: bool) -> str:
+        """What was proven is final: give back what it does not need, report it; the proof in one sentence.
+
+        ``planned``: the target is in force, and not the seed placement after a rollback.
+        """
+        self._prepared.session.engine.commit()
+        self._proof.report(self._progress, self._target.plan if planned else None)
+        return self._proof.sentence()
+
+    @property
+    def _target(self) -> Target:
+        assert self._chosen is not None, "Solve comes before whatever needs a target"
+        return self._chosen
+
+    def _choose(self) -> Target:
+        record, residency = self._prepared.record, self._settings.spec.residency
+        current = self._prepared.session.placement()
+        if self._settings.disabled:
+            return self._kept(Target(current, PlacementReason.RESIDENCY_DISABLED), "the seed placement is served")
+        if residency.mode == "Static":
+            return self._kept(Target(current, PlacementReason.STATIC_MODE), "the seed placement is served")
+        if record.extrapolated and residency.mode == "Auto":
+            # What was not measured is no ground to move anything; the seed placement may fit, and proves it or not.
+            message = "the seed placement is served if it proves itself: "
+            message += "the declared shape ran out of memory when it was measured"
+            return self._kept(Target(current, PlacementReason.EXTRAPOLATED), message)
+        return choose_target(record, residency)
+
+    def _kept(self, target: Target, message: str) -> Target:
+        self._progress.condition(PlacementCondition.APPLIED, "False", target.reason, message)
+        return target
+
+    def _in_force(self, reason: PlacementReason, message: str, note: str) -> None:
+        text = f"{message}; {note}" if note else message
+        self._progress.condition(PlacementCondition.APPLIED, "True", reason, text)
+
+    def _nothing_fits(self, failure: StartError) -> StartError:
+        """The seed placement needs least of all, and it failed at the declared shape: say what would fit."""
+        plan = solve(self._prepared.record)
+        if plan.placement is None:
+            reason, message = PlacementReason.INFEASIBLE, f"{infeasible_text(plan)}; {failure}"
+        else:
+            reason, message = failure.reason, f"{failure}; even with everything streamed, so declare a smaller shape"
+        self._progress.condition(PlacementCondition.APPLIED, "False", reason, message)
+        return StartError(reason, message)

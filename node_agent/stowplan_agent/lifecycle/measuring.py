@@ -1,0 +1,75 @@
+"""From what the probe measured to a record: observations of every declared shape, the limits as they are now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from stowplan_agent import inventory
+from stowplan_agent.calibration import CalibrationError, Machine, build_record
+from stowplan_agent.lifecycle.errors import StartError
+from stowplan_agent.lifecycle.limits import host_room, read_host
+from stowplan_agent.lifecycle.loading import Loaded
+from stowplan_agent.lifecycle.probe import Probed, workload_of
+from stowplan_agent.lifecycle.settings import StartSettings
+from stowplan_agent.lifecycle.shapes import describe, work
+from stowplan_agent.lifecycle.survey import Survey
+from stowplan_agent.weights.ledger import Tier
+from stowplan_api.contract import PlacementReason
+from stowplan_api.diffusion_deployment import Shape
+from stowplan_api.record import CalibrationRecord, Component, ModelIdentity
+
+
+def record_of(survey: Survey, loaded: Loaded, settings: StartSettings, probed: Sequence[Probed]) -> CalibrationRecord:
+    """The record of the declared shapes, one `Probed` for each. Raises `StartError` where they run different things."""
+    shapes = settings.spec.workload.shapes
+    parts = loaded.session.engine.describe()
+    pairs = [(shape, probe.shape) for shape, probe in zip(shapes, probed, strict=True)]
+    try:
+        return build_record(
+            ModelIdentity(
+                name=survey.checkpoint.name,
+                pipeline=survey.checkpoint.pipeline,
+                fingerprint=inventory.fingerprint(survey.checkpoint),
+            ),
+            {workload_of(shape): probe.observations for shape, probe in zip(shapes, probed, strict=True)},
+            parts,
+            machine_now(loaded, settings),
+            loaded.link,
+            provenance=_provenance(loaded, pairs, parts),
+            extrapolated=any(work(measured) != work(shape) for shape, measured in pairs),
+        )
+    except CalibrationError as error:
+        raise StartError(PlacementReason.SPEC_INVALID, str(error)) from error
+
+
+def machine_now(loaded: Loaded, settings: StartSettings) -> Machine:
+    """The limits anew, before a plan is made for them: libraries and neighbours have taken memory since."""
+    accelerator, ledger, before = loaded.session.accelerator, loaded.session.engine.ledger, loaded.machine
+    held = ledger.total(Tier.PINNED) + ledger.total(Tier.PAGEABLE)
+    room = host_room(settings, accelerator, read_host(settings), held_bytes=held)
+    refused = before.pinnable_bytes < before.host_bytes
+    return replace(
+        before,
+        outside_bytes=accelerator.outside_bytes(),
+        host_bytes=room,
+        pinnable_bytes=min(room, before.pinnable_bytes) if refused else room,
+    )
+
+
+def _provenance(loaded: Loaded, pairs: Sequence[tuple[Shape, Shape]], parts: Sequence[Component]) -> list[str]:
+    """Where the record comes from, in sentences: declared shapes beside what was measured for each."""
+    device = loaded.machine.device
+    sentences = [f"measured on {loaded.session.accelerator.facts or device} in the seed placement"]
+    sentences += [
+        f"{shape.name} was watched for {measured.steps} steps, and the passes of {shape.steps} were counted"
+        for shape, measured in pairs
+        if measured.steps != shape.steps
+    ]
+    sentences += [f"{part.name} must stay {part.fixed.mode}: {part.fixed.reason}" for part in parts if part.fixed]
+    sentences += [
+        f"{shape.name} did not fit {device} and is extrapolated from {describe(measured)}"
+        for shape, measured in pairs
+        if work(measured) != work(shape)
+    ]
+    return sentences
