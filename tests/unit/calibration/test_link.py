@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stowplan_agent.accelerators.emulated import EmulatedAccelerator, EmulatedCard
-from stowplan_agent.calibration.link import measure_link, slowdown
+from stowplan_agent.calibration.contention import slowdown
+from stowplan_agent.calibration.link import measure_link
 
 CARDS = [
     EmulatedCard(capacity_bytes=64 << 20),
