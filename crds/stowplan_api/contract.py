@@ -20,6 +20,11 @@ LABEL_TEMPLATE: Final = f"{GROUP}/template"
 """Hash of the rendered pod template, on pods: which rollout a pod belongs to."""
 ANNOTATION_GENERATION: Final = f"{GROUP}/generation"
 """Generation of the DiffusionDeployment, on the Deployment: when its pod template was rendered last."""
+ANNOTATION_RECALIBRATE: Final = f"{GROUP}/recalibrate"
+"""On a DiffusionDeployment, by a user: a value that was not there before has every pod measure anew. The operator
+repeats it on the pod template, on the stored starts (which it empties), and, once done, in status.recalibrated."""
+ANNOTATION_STORED_BY: Final = f"{GROUP}/stored-by"
+"""Which boot the newest stored start is of, on the ConfigMap: time of its validation, pod, boot id."""
 
 SERVER_CONTAINER: Final = "server"
 HTTP_PORT_NAME: Final = "http"
@@ -50,6 +55,8 @@ class Env(StrEnum):
     FAULTS = "STOWPLAN_FAULTS"
     """Faults to inject, for tests of the rollback; set through serving.env, never by the operator."""
 
+ROLLBACK_FAILED_EXIT: Final = 70
+"""Exit code of an agent whose rollback failed: nothing is known to be good any more, so the container starts anew."""
 
 SPEC_FIELDS_NOT_SENT: Final = ("replicas", "paused", "podTemplate", "rollout")
 """Left out of Env.SPEC: they do not change what a pod does, so they must not restart one."""
@@ -187,6 +194,8 @@ class DeploymentReason(StrEnum):
     PROGRESS_DEADLINE_EXCEEDED = "ProgressDeadlineExceeded"
     SPEC_INVALID = "SpecInvalid"
     """Stalled=True: the spec cannot be rendered; the message says which field."""
+    DEFINITION_OUTDATED = "DefinitionOutdated"
+    """Ready=False: the CRD is older than the operator and drops fields of the spec; the message names them."""
     HEALTHY = "Healthy"
     """Degraded=False."""
 

@@ -77,7 +77,7 @@ DIFFUSION_DEPLOYMENT: Final = Kind(
         Column("Device", ".status.device", "Product name of the devices.", wide=True),
         Column("Peak", ".status.peak", "Highest device use of a validated request.", wide=True),
         Column("Seconds", ".status.seconds", "Time of one request at the default shape.", wide=True),
-        Column("Rollbacks", ".status.rollbacks", "Rollbacks of the pods that exist.", "integer", wide=True),
+        Column("Rollbacks", ".status.rollbacks", "Rollbacks so far.", "integer", wide=True),
     ),
     rules=NAME,
     scale=True,

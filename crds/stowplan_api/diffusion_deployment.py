@@ -202,6 +202,14 @@ class RollbackSummary(Model):
     """The placement that serves instead, in one line."""
 
 
+class CountedRollback(Model):
+    """How far the rollbacks of one pod are counted: what makes a rollback seen twice count once."""
+
+    pod: Text
+    time: Timestamp
+    """Of the newest of its rollbacks that is in ``rollbacks``."""
+
+
 class DiffusionDeploymentStatus(StatusModel):
     """What the operator says."""
 
@@ -226,8 +234,14 @@ class DiffusionDeploymentStatus(StatusModel):
     request_milliseconds: Milliseconds | None = None
     """Time of one request at the default shape, as validated."""
     rollbacks: Annotated[int, Field(ge=0)] = 0
-    """Rollbacks of the pods that exist."""
+    """Rollbacks so far, those of pods that are gone included."""
+    counted_rollbacks: Annotated[
+        tuple[CountedRollback, ...], Field(max_length=128, json_schema_extra=keyed_by("pod"))
+    ] = ()
+    """Pods that exist and have rolled back, and how far theirs are counted."""
     last_rollback: RollbackSummary | None = None
+    recalibrated: Text | None = None
+    """Value of the annotation stowplan.dev/recalibrate for which every pod has measured and validated anew."""
     conditions: Annotated[tuple[Condition, ...], Field(max_length=16, json_schema_extra=keyed_by("type"))] = ()
 
     @computed_field(description="peakBytes for people.")  # type: ignore[prop-decorator]

@@ -79,7 +79,7 @@ def decide(snapshot: Snapshot, now: datetime, settings: Settings, refusals: tupl
         old.conditions, state, problem, paused=spec is not None and spec.paused, generation=generation, now=now
     )
     stories = (
-        *rolled_back(old.last_rollback, state),
+        *rolled_back(old, state),
         *readiness_changed(old.conditions, new_conditions, problem is not None),
     )
     return Decision(

@@ -13,11 +13,11 @@ from typing import Final, Literal
 
 from stowplan_api.conditions import Condition, find, shorten
 from stowplan_api.contract import DeploymentCondition
-from stowplan_api.diffusion_deployment import RollbackSummary
+from stowplan_api.diffusion_deployment import DiffusionDeploymentStatus
 from stowplan_api.quantity import for_people
 from stowplan_operator.decide.gate import GatePatch, GateReason
+from stowplan_operator.decide.rollbacks import new_rollbacks, rollback_text
 from stowplan_operator.decide.rollout import JudgedPod, Rollout
-from stowplan_operator.decide.status import new_rollbacks, rollback_text
 from stowplan_operator.kinds import EVENT, POD, Json
 from stowplan_operator.pod import PodView
 from stowplan_operator.render.naming import digest
@@ -115,18 +115,18 @@ def gate_changed(patch: GatePatch, judged: JudgedPod) -> tuple[Story, ...]:
     return ()
 
 
-def rolled_back(old: RollbackSummary | None, rollout: Rollout) -> tuple[Story, ...]:
+def rolled_back(old: DiffusionDeploymentStatus, rollout: Rollout) -> tuple[Story, ...]:
     """One Warning for each rollback that the status does not know of yet."""
     return tuple(
         Story(
             "Warning",
             EventReason.PLACEMENT_ROLLED_BACK,
             "Roll back",
-            f"pod {judged.pod.name}: {rollback_text(rollback)}",
-            (judged.pod.uid, rollback.time, rollback.reason),
-            judged.pod,
+            f"pod {new.judged.pod.name}: {rollback_text(new.rollback)}",
+            (new.judged.pod.uid, new.rollback.time, new.rollback.reason),
+            new.judged.pod,
         )
-        for judged, rollback in new_rollbacks(old, rollout)
+        for new in new_rollbacks(old, rollout)
     )
 
 

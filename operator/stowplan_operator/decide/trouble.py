@@ -9,12 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stowplan_api.conditions import Condition
-from stowplan_api.contract import DeploymentReason, PlacementCondition, PlacementReason
+from stowplan_api.contract import ROLLBACK_FAILED_EXIT, DeploymentReason, PlacementCondition, PlacementReason
 from stowplan_operator.decide.rollout import JudgedPod, Rollout
 from stowplan_operator.placement import PlacementView
 from stowplan_operator.pod import ContainerView, PodView
 
 _PROGRESSING = frozenset({"", "ContainerCreating", "PodInitializing"})
+_ROLLBACK_FAILED = (
+    "rolling back a placement failed, so its process ended and the container starts anew; "
+    "it serves nothing until a placement validates"
+)
 _OUT_OF_MEMORY_HINT = "; raise spec.resources.memory"
 
 
@@ -59,11 +63,20 @@ def nothing_validates(rollout: Rollout) -> bool:
 
 def _of_pod(judged: JudgedPod) -> Trouble | None:
     pod, placement = judged.pod, judged.placement
+    if _rollback_failed(pod):
+        # Said from the exit code, and the same through every boot that follows: the agent's last word is of a process
+        # that has ended, and the next one's are of a start that may end alike.
+        return Trouble(DeploymentReason.PLACEMENT_FAILED, f"pod {pod.name}: {_ROLLBACK_FAILED}")
     if placement is not None and placement.status.phase == "Failed":
         return _of_agent(pod, placement)
     if pod.unschedulable:
         return Trouble(DeploymentReason.UNSCHEDULABLE, f"pod {pod.name}: {pod.unschedulable}")
     return _of_containers(pod)
+
+
+def _rollback_failed(pod: PodView) -> bool:
+    server = pod.server
+    return server is not None and server.last_exit_code == ROLLBACK_FAILED_EXIT
 
 
 def _of_agent(pod: PodView, placement: PlacementView) -> Trouble:
