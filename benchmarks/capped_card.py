@@ -1,0 +1,108 @@
+"""A pipeline under the weights engine on a card that is made smaller: what benchmarks of placements share."""
+
+from __future__ import annotations
+
+import gc
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from stowplan_agent.accelerators import Accelerator
+from stowplan_agent.accelerators.cuda_memory import ceiling_share
+from stowplan_agent.calibration import Machine, build_record, measure_link
+from stowplan_agent.lifecycle.probe import workload_of
+from stowplan_agent.lifecycle.seed import with_pins
+from stowplan_agent.lifecycle.session import Session
+from stowplan_agent.pipeline import HostedPipeline
+from stowplan_agent.pipeline.deferred import Deferred
+from stowplan_agent.planning import moves, seed_placement
+from stowplan_agent.transaction import Measured
+from stowplan_agent.weights import Timeline, WeightsEngine
+from stowplan_api.diffusion_deployment import Shape
+from stowplan_api.placement import Placement
+from stowplan_api.record import CalibrationRecord, ModelIdentity
+
+BEGAN = time.monotonic()
+
+
+def cap(accelerator: Accelerator, card_bytes: int) -> None:
+    """Let torch's allocator take no more than a card of this size would give, as `CudaMemory` does at a start."""
+    gc.collect()
+    accelerator.empty_cache()
+    if accelerator.name == "cuda":
+        total = torch.cuda.get_device_properties(accelerator.device).total_memory
+        share = ceiling_share(total, card_bytes, accelerator.outside_bytes())
+        torch.cuda.set_per_process_memory_fraction(share, accelerator.device)
+
+
+def adopt(pipeline: Any, accelerator: Accelerator, host_bytes: int) -> Session:
+    """The pipeline in the smallest placement, locked."""
+    hosted = HostedPipeline(pipeline, accelerator.device, Deferred())
+    engine = WeightsEngine(accelerator)
+    engine.adopt(hosted.modules(), lambda parts: with_pins(seed_placement(parts, ranks=1), parts, host_bytes))
+    gc.collect()
+    return Session(accelerator, hosted, engine)
+
+
+def record_of(
+    session: Session, shape: Shape, card_bytes: int, host_bytes: int, reserve_bytes: int | None
+) -> tuple[CalibrationRecord, Measured]:
+    """The record of one watched request in the placement in force, after a short one; and what was measured."""
+    accelerator = session.accelerator
+    link = measure_link(accelerator, budget_bytes=min(2 << 30, card_bytes // 8))
+    session.measure(one_step(shape), Timeline())
+    measured, observations = session.watch(shape, link)
+    machine = Machine(
+        node="node", device=accelerator.product, capacity_bytes=card_bytes,
+        outside_bytes=accelerator.outside_bytes(), reserve_bytes=reserve_bytes,
+        pinnable_bytes=host_bytes, host_bytes=host_bytes,
+    )  # fmt: skip
+    identity = ModelIdentity(name="wan-14b", pipeline="WanPipeline", fingerprint="random")
+    shapes = {workload_of(shape): observations}
+    return build_record(identity, shapes, session.engine.describe(), machine, link), measured
+
+
+def place(session: Session, record: CalibrationRecord, placement: Placement) -> None:
+    """Go there, by safe moves where there are any. Host copies are kept: the next move needs no byte read back.
+
+    Raises torch.OutOfMemoryError.
+    """
+    engine = session.engine
+    session.accelerator.empty_cache()
+    ordered = moves(record, session.placement(), placement)
+    if ordered is None:  # none is safe: everything leaves first
+        for entry in with_pins(seed_placement(record.components, ranks=1), record.components, 0).components:
+            engine.place(entry)
+    for move in ordered or ():
+        engine.place(move.to)
+    for entry in placement.components:
+        if engine.entry(entry.name) != entry:
+            engine.place(entry)
+    session.accelerator.synchronize()
+
+
+def one_step(shape: Shape) -> Shape:
+    return shape.model_copy(update={"steps": 1})
+
+
+def write(path: Path, document: dict[str, Any]) -> None:
+    """The document as far as it is known: whole, or as it was."""
+    scratch = path.with_name(path.name + ".new")
+    scratch.write_text(json.dumps(document, indent=1) + "\n")
+    scratch.replace(path)
+
+
+def commit() -> str:
+    """The commit that is measured, for the result."""
+    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+def say(text: str) -> None:
+    """Progress, for whoever waits."""
+    print(f"{time.monotonic() - BEGAN:6.1f} s  {text}", file=sys.stderr, flush=True)
