@@ -1,9 +1,10 @@
 # make demo       sets up everything and runs the main job on a real Kubernetes on this machine
 # make test       sets up everything and passes the tests
 # make lint       ruff, mypy strict, import contracts
+# make manifests  writes what is generated: the CRDs, their templates in the chart, charts/install.yaml
 # make demo-down  removes what the demo made: objects, cluster, links, mounts
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-down test lint clean
+.PHONY: help setup demo demo-down test lint manifests clean
 SHELL := /bin/bash
 export OMP_NUM_THREADS ?= 1
 PYTHON ?= python3
@@ -36,6 +37,10 @@ lint: setup
 
 test: setup lint
 	@$(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist loadfile tests
+
+manifests: setup
+	@$(BIN)/python -m stowplan_api
+	@PYTHONPATH=tests $(BIN)/python -m localcluster.install_manifest
 
 clean:
 	rm -rf .venv build .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

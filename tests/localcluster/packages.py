@@ -59,14 +59,16 @@ def missing(is_present: Callable[[str], bool] = present) -> tuple[str, ...]:
 
 def ensure(log: Path) -> None:
     """Install what is missing by apt-get and nothing else; ClusterError when that does not work."""
-    absent = missing()
+    install(missing(), log, "The local cluster")
+
+
+def install(absent: tuple[str, ...], log: Path, who: str) -> None:
+    """Install packages, which ``who`` needs; nothing when there are none. ClusterError when that does not work."""
     if not absent:
         return
     apt = program("apt-get")
     if apt is None:
-        raise ClusterError(
-            f"The local cluster needs the Debian packages {' '.join(absent)} and this machine has no apt-get."
-        )
+        raise ClusterError(f"{who} needs the Debian packages {' '.join(absent)} and this machine has no apt-get.")
     say(f"installing Debian packages: {' '.join(absent)}")
     log.parent.mkdir(parents=True, exist_ok=True)
     # RUNLEVEL=1 keeps the packages' own etcd and containerd services from being started.

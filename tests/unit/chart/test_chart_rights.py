@@ -1,0 +1,35 @@
+"""The rights that the chart gives, read off what it renders; tests/cluster/test_rights.py tries them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from localcluster.chart import template
+from stowplan_api.contract import AGENT_ROLE
+
+
+def of_kind(objects: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [item for item in objects if item["kind"] == kind]
+
+
+def test_no_right_is_wider_than_named() -> None:
+    rules = [rule for role in of_kind(template(), "ClusterRole") for rule in role["rules"]]
+    words = {word for rule in rules for part in rule.values() for word in part}
+    assert not {"*", "secrets", "escalate", "impersonate", "delete", "deletecollection", "update"} & words
+    (bind,) = [rule for rule in rules if "bind" in rule["verbs"]]
+    assert bind["resourceNames"] == [AGENT_ROLE]
+    assert bind["resources"] == ["clusterroles"]
+
+
+def test_agents_may_touch_nothing_but_placements() -> None:
+    (role,) = [role for role in of_kind(template(), "ClusterRole") if role["metadata"]["name"] == AGENT_ROLE]
+    assert {word for rule in role["rules"] for word in rule["resources"]} == {
+        "residencyplacements",
+        "residencyplacements/status",
+    }
+
+
+def test_named_namespaces_bound_the_operators_rights() -> None:
+    objects = template({"watchNamespaces": ["red", "blue"]})
+    assert of_kind(objects, "ClusterRoleBinding") == []
+    assert [item["metadata"]["namespace"] for item in of_kind(objects, "RoleBinding")] == ["red", "blue"]
