@@ -144,10 +144,10 @@ def start(settings: StartSettings) -> Start:
 
 
 def begin_again(
-    before: Start, *, faults: str = "", spec: Mapping[str, Any] | None = None
+    before: Start, *, faults: str | Faults = "", spec: Mapping[str, Any] | None = None
 ) -> tuple[StartSettings, Startup, Progress]:
     """The later phases of a start once more, on what ``before`` measured, from its seed placement; not begun yet."""
-    settings = replace(before.settings, faults=Faults(faults))
+    settings = replace(before.settings, faults=faults if isinstance(faults, Faults) else Faults(faults))
     if spec is not None:
         laid = _laid_over(settings.spec.to_json(exclude_none=True), spec)
         settings = replace(settings, spec=DiffusionDeploymentSpec.model_validate(laid))
@@ -155,7 +155,7 @@ def begin_again(
     return settings, *begin(settings, preparation=Measured(before.startup.preparation))
 
 
-def start_again(before: Start, *, faults: str = "", spec: Mapping[str, Any] | None = None) -> Start:
+def start_again(before: Start, *, faults: str | Faults = "", spec: Mapping[str, Any] | None = None) -> Start:
     """As `begin_again`, run to its end."""
     settings, startup, progress = begin_again(before, faults=faults, spec=spec)
     return Start(settings, startup, progress, startup.run())

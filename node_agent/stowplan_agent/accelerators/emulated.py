@@ -122,6 +122,7 @@ class EmulatedAccelerator(Accelerator):
     def synchronize(self) -> None:
         """Wait until the copy thread has nothing left to do; a closed accelerator has nothing."""
         self._link.drain()
+        self.clock.settle()
 
     def elapsed(self, start: EmulatedEvent, end: EmulatedEvent) -> float:
         """Seconds of the virtual clock."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 
 import torch
@@ -31,6 +32,7 @@ class EmulatedMemory:
     def take_activation(self, storage: torch.UntypedStorage) -> None:
         """Charge a storage until it dies. Raises torch.OutOfMemoryError, with nothing charged."""
         nbytes = storage.nbytes()
+        sys.audit("stowplan.activation", nbytes)
         self._check(nbytes)
         self._activations += nbytes
         weakref.finalize(storage, self._give_back_activation, nbytes)

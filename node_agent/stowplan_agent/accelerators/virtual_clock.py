@@ -53,6 +53,10 @@ class VirtualClock:
             self._copies.append((start, self._link_free))
         return self._link_free
 
+    def settle(self) -> None:
+        """Both streams come to rest: the host waits for the later one, and compute is not said to have stood still."""
+        self.compute = max(self.compute, self._link_free)
+
     def wait(self, moment: float) -> None:
         """Let compute stand still until a moment, if that lies ahead."""
         if moment > self.compute:

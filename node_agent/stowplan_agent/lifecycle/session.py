@@ -50,7 +50,7 @@ class Session:
     ) -> tuple[Measured, tuple[Observation, ...]]:
         """Run the shape once and observe its timeline; ``answers`` hear what its components return."""
         watch = Watch(self.accelerator, lambda: self.engine.ledger.streamed_bytes)
-        _collect()
+        self._settle()
         self.engine.timeline = Timeline()
         self.engine.observer = watch
         try:
@@ -69,7 +69,7 @@ class Session:
 
         ``answers`` are those of a watched request of the same size. Raises what the pipeline raises, and `Stopped`.
         """
-        _collect()
+        gc.collect()
         rehearsal = Rehearsal(self.pipeline.modules(), answers)
         try:
             with self.accelerator.running(), rehearsal.standing_in():
@@ -80,7 +80,7 @@ class Session:
 
     def measure(self, shape: Shape, timeline: Timeline) -> Measured:
         """Run the shape once, with what it is expected to call."""
-        _collect()
+        self._settle()
         self.engine.timeline = timeline
         measured, _ = self._run(request_of(shape), self.stop)
         return measured
@@ -91,6 +91,14 @@ class Session:
         measured, frames = self._run(request, stop)
         assert measured.seconds is not None
         return frames, measured.seconds
+
+    def _settle(self) -> None:
+        """What came before is none of the next request's: tensors in reference cycles, copies of a move that failed.
+
+        Not while serving.
+        """
+        gc.collect()
+        self.accelerator.synchronize()
 
     def _run(
         self, request: PipelineRequest, stop: Callable[[], bool], ended: Callable[[], None] = lambda: None
@@ -116,11 +124,6 @@ class Session:
             reserved_peak_bytes=counters.reserved_peak + outside,
         )
         return measured, frames
-
-
-def _collect() -> None:
-    """Free tensors in reference cycles of the request before: they would count as this one's. Not while serving."""
-    gc.collect()
 
 
 def request_of(shape: Shape) -> PipelineRequest:

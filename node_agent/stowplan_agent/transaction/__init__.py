@@ -3,7 +3,8 @@
 from stowplan_agent.transaction.apply import ApplyError, UndoError, apply
 from stowplan_agent.transaction.faults import FaultError, Faults, InjectedFault
 from stowplan_agent.transaction.judgement import Criteria, Finding, Measured, Reference, judge
-from stowplan_agent.transaction.moves import difference
+from stowplan_agent.transaction.moves import difference, ordered
+from stowplan_agent.transaction.points import Point, Points
 
 __all__ = [
     "ApplyError",
@@ -13,9 +14,12 @@ __all__ = [
     "Finding",
     "InjectedFault",
     "Measured",
+    "Point",
+    "Points",
     "Reference",
     "UndoError",
     "apply",
     "difference",
     "judge",
+    "ordered",
 ]

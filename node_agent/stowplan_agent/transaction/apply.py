@@ -1,8 +1,9 @@
 """Applying moves, one component at a time, with an undo for each.
 
 A component either arrives at its target or is where it was (`WeightsEngine.place`), so a failure at any move is undone
-by walking the finished moves backwards. After each move the ledger must agree with the allocator; if it does not, the
-move has failed like any other.
+by walking the moves backwards. After each move the ledger must agree with the allocator; if it does not, the move has
+failed like any other. After an undo everything is compared with the snapshot that was taken first: either memory is
+what it was, or nobody knows what it is and the process must end.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Protocol
 import torch
 
 from stowplan_agent.transaction.faults import Faults
+from stowplan_agent.weights.snapshot import Snapshot
 from stowplan_api.placement import ComponentPlacement
 from stowplan_api.plan import Move
 
@@ -45,6 +47,13 @@ class Weights(Protocol):
     def place(self, entry: ComponentPlacement) -> None:
         """Bring one component to its entry, or leave it where it is and raise."""
 
+    def snapshot(self) -> Snapshot:
+        """What is held now."""
+        ...
+
+    def drop_new_copies(self, before: Snapshot) -> None:
+        """Give back host copies that a snapshot does not have."""
+
 
 def apply(
     weights: Weights,
@@ -58,28 +67,41 @@ def apply(
     Raises `ApplyError` after undoing what was done, and `UndoError` where that failed: the state is not known any
     more, and the process must end.
     """
-    done: list[Move] = []
+    before = weights.snapshot()
     for number, move in enumerate(moves, start=1):
         try:
             if faults is not None:
                 faults.reach(f"apply.{number}")
             weights.place(move.to)
-            done.append(move)
             check()
         except Exception as error:
             failed = ApplyError(move, number, len(moves), error)
             try:
-                _undo(weights, done, check)
+                _undo(weights, moves[:number], before)
+                check()
             except Exception as second:
                 raise UndoError(failed, second) from error
             raise failed from error
 
 
-def _undo(weights: Weights, done: Sequence[Move], check: Callable[[], None]) -> None:
-    for move in reversed(done):
+def _undo(weights: Weights, moves: Sequence[Move], before: Snapshot) -> None:
+    """The failed move as well: its component says that it is where it was, and this makes sure of it."""
+    for move in reversed(moves):
         assert move.from_ is not None, "a move made by subtraction knows where it began"
         weights.place(move.from_)
-    check()
+    weights.drop_new_copies(before)
+    after = weights.snapshot()
+    if after != before:
+        raise RuntimeError(f"memory is not what it was: {_difference(before, after)}")
+
+
+def _difference(before: Snapshot, after: Snapshot) -> str:
+    """The first component that differs, in numbers."""
+    for name in before.entries:
+        was, now = ((one.device_bytes[name], one.host_bytes[name]) for one in (before, after))
+        if was != now:
+            return f"component {name} had {was[0]} bytes on the device and {was[1]} on the host, and has {now}"
+    return "host copies of other layers, or other entries"
 
 
 def _first_line(error: BaseException) -> str:

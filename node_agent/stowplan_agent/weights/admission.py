@@ -15,9 +15,11 @@ import torch
 from stowplan_agent.accelerators import Accelerator
 from stowplan_agent.weights.adoption import AdoptionError, check_apart, survey, take_over
 from stowplan_agent.weights.component import ManagedComponent
+from stowplan_agent.weights.hooks import Hooks
 from stowplan_agent.weights.ledger import Ledger
 from stowplan_agent.weights.loading.files import MappedFiles
 from stowplan_agent.weights.loading.source import ConvertedFrom, Origin
+from stowplan_api.placement import ComponentPlacement
 
 
 def admit(
@@ -43,6 +45,16 @@ def admit(
     return {
         name: take_over(found, accelerator, ledger, origin) for name, found in surveys.items() if name not in managed
     }
+
+
+def bring_in(component: ManagedComponent, hooks: Hooks, entry: ComponentPlacement, rank: int) -> None:
+    """Hook a new component and load it to where its entry says: both, or neither. Raises as `place` does."""
+    hooks.install(component.lengths())
+    try:
+        component.place(entry, rank)
+    except BaseException:
+        hooks.remove()
+        raise
 
 
 @contextmanager

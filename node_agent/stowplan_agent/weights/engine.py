@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import torch
 
 from stowplan_agent.accelerators import Accelerator
-from stowplan_agent.weights.admission import admit, collector_paused
+from stowplan_agent.weights.admission import admit, bring_in, collector_paused
 from stowplan_agent.weights.audit import check_host
 from stowplan_agent.weights.calls import Calls, plain
 from stowplan_agent.weights.component import ManagedComponent
@@ -24,6 +24,7 @@ from stowplan_agent.weights.locking import lockable_bytes
 from stowplan_agent.weights.managers import check_manager, set_manager
 from stowplan_agent.weights.observer import Observer
 from stowplan_agent.weights.rewriting.rewrite import rewrite
+from stowplan_agent.weights.snapshot import Snapshot, drop_new_copies, take_snapshot
 from stowplan_agent.weights.timeline import Timeline
 from stowplan_api.placement import ComponentPlacement
 from stowplan_api.record import Component
@@ -73,11 +74,10 @@ class WeightsEngine:
             new = admit(modules, self._components, self.accelerator, self.ledger, converted_from)
             entries = {entry.name: entry for entry in seed([part.describe() for part in new.values()]).components}
             for name, component in new.items():
-                component.place(entries[name], self._rank)
-                self._components[name] = component
+                hooks = Hooks(name, component.module, self._calls, self.accelerator.device)
+                bring_in(component, hooks, entries[name], self._rank)
+                self._components[name], self._hooks[name] = component, hooks
                 set_manager(component.module, self._calls)
-                self._hooks[name] = Hooks(name, component.module, self._calls, self.accelerator.device)
-                self._hooks[name].add_layers(component.lengths())
 
     @plain
     def drop(self, names: Iterable[str]) -> None:
@@ -112,6 +112,15 @@ class WeightsEngine:
         component = self._components[entry.name]
         self._calls.restart()
         component.place(entry, self._rank)
+
+    def snapshot(self) -> Snapshot:
+        """What is held now, to compare with later, and for `drop_new_copies`."""
+        return take_snapshot(self._components, self.ledger)
+
+    @plain
+    def drop_new_copies(self, before: Snapshot) -> None:
+        """Once everything is where a snapshot has it: give back the host copies that were made since."""
+        drop_new_copies(self._components, before)
 
     @plain
     def commit(self) -> None:

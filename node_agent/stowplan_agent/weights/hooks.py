@@ -8,6 +8,7 @@ hooks never fire, so those methods are wrapped on the instance. Everything is ta
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
@@ -38,7 +39,7 @@ class Hooks:
     """All hooks of one component."""
 
     def __init__(self, component: str, module: torch.nn.Module, listener: Listener, device: torch.device) -> None:
-        """Installs the hooks of the component's entries; layers are added by `add_layer`."""
+        """Nothing is installed yet."""
         self._component = component
         self._module = module
         self._listener = listener
@@ -46,6 +47,18 @@ class Hooks:
         self._handles: list[Any] = []
         self._layers: dict[tuple[str, int], tuple[torch.nn.Module, tuple[Any, Any]]] = {}
         self._wrapped: dict[str, Any] = {}
+
+    def install(self, lengths: Mapping[str, int]) -> None:
+        """Hear of the component's entries, and of every layer of groups of these lengths. All of them, or none."""
+        try:
+            self._add_entries(self._module)
+            self.add_layers(lengths)
+        except BaseException:
+            self.remove()
+            raise
+
+    def _add_entries(self, module: torch.nn.Module) -> None:
+        sys.audit("stowplan.hook")
         begins, ends = self._forward_begins, self._forward_ends
         if getattr(module, "_compiled_call_impl", None) is not None:
             # Compiled in place, a module's hooks are compiled with it: ours are no computation.
@@ -71,6 +84,7 @@ class Hooks:
                 return
             for handle in hooked[1]:
                 handle.remove()
+        sys.audit("stowplan.hook")
         listener, component = self._listener, self._component
 
         def begins(_module: torch.nn.Module, _args: Any) -> None:

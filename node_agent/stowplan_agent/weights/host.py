@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import mmap
 import os
+import sys
 import weakref
 from collections.abc import Sequence
 from typing import Any, Final
@@ -62,8 +63,9 @@ class HostBuffer:
             self._unlock.atexit = False
             self._move(Tier.PAGEABLE, Tier.PINNED)
         elif not wanted and self._unlock is not None:
-            unlock, self._unlock = self._unlock, None
-            unlock()
+            self._accelerator.unpin(self.tensor)  # first: what the driver will not unlock is locked, and said to be
+            self._unlock.detach()
+            self._unlock = None
             self._move(Tier.PINNED, Tier.PAGEABLE)
 
     def drop(self) -> None:
@@ -94,6 +96,7 @@ def take_arena(owner: str, sizes: Sequence[int], accelerator: Accelerator, ledge
     if not sizes:
         return []
     total = sum(map(whole_pages, sizes))
+    sys.audit("stowplan.arena", total)
     try:
         arena = mmap.mmap(-1, total, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError as error:

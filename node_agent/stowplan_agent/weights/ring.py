@@ -106,16 +106,19 @@ class Ring:
             return  # its copy failed in `use`
         slot = self._running.pop(unit)
         unit.unbind()
-        slot.free_after = self._accelerator.record()
+        slot.free_after = None  # should no mark be had, the next copy takes one of its own
         self._free[self._group[unit]].append(slot)
+        slot.free_after = self._accelerator.record()
         self._fill()
 
     def close(self) -> None:
         """Give the slots back. Copies that are still on their way to them are let go: nobody reads them."""
         self._end = 0
-        for unit in list(self._running):
-            self.done(unit)
-        held = [slot for slot, _ in self._loaded.values()] + [slot for slots in self._free for slot in slots]
+        for unit in self._running:
+            unit.unbind()
+        held = [*self._running.values(), *(slot for slot, _ in self._loaded.values())]
+        held += [slot for slots in self._free for slot in slots]
+        self._running.clear()
         self._loaded.clear()
         self._free = [[] for _ in self._groups]
         for slot in held:

@@ -81,3 +81,13 @@ def test_waiting_counts_only_time_that_compute_stood_still() -> None:
     clock.wait(clock.copy(2.0, 0.0))
     clock.wait(1.0)
     assert (clock.compute, clock.waited) == (2.0, 2.0)
+
+
+def test_both_streams_come_to_rest_without_compute_having_stood_still() -> None:
+    clock = VirtualClock(contention=1.0)
+    end = clock.copy(2.0, not_before=0.0)
+    clock.settle()
+    assert (clock.compute, clock.waited) == (end, 0.0)
+    clock.advance(1.0)
+    clock.settle()
+    assert clock.compute == end + 1.0

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from stowplan_agent.transaction import ApplyError, Faults, UndoError, apply, difference
+from stowplan_agent.weights.snapshot import Snapshot
 from stowplan_api.placement import ComponentPlacement, Placement
 from stowplan_api.plan import Move
 
@@ -27,7 +28,10 @@ class Record:
 
     fails: dict[tuple[str, str], BaseException] = field(default_factory=dict)
     history: list[tuple[str, str]] = field(default_factory=list)
+    kept: dict[str, int] = field(default_factory=dict)
+    """Bytes that a component still has on the host after it came back."""
     checks: int = 0
+    dropped: Snapshot | None = None
     fail_check: int = 0
     """Number of the check that fails, from 1; 0 for none."""
 
@@ -36,6 +40,17 @@ class Record:
         if error is not None:
             raise error
         self.history.append((entry.name, entry.mode))
+
+    def snapshot(self) -> Snapshot:
+        there = self.where()
+        entries = {entry.name: entry for entry in everywhere("Offload").components}
+        entries |= {name: entry.model_copy(update={"mode": there[name]}) for name, entry in entries.items()}
+        moved = {name for name, _ in self.history}
+        host = {name: self.kept.get(name, 0) if name in moved else 0 for name in NAMES}
+        return Snapshot(entries, dict.fromkeys(NAMES, frozenset()), dict.fromkeys(NAMES, 0), host)
+
+    def drop_new_copies(self, before: Snapshot) -> None:
+        self.dropped = before
 
     def check(self) -> None:
         self.checks += 1
@@ -65,8 +80,10 @@ def test_a_failure_at_any_move_undoes_all_before_it_newest_first(number: int) ->
     weights = Record(fails={(failing, "Resident"): RuntimeError("no")})
     with pytest.raises(ApplyError) as caught:
         apply(weights, MOVES, check=weights.check)
-    done = NAMES[: number - 1]
-    assert weights.history == [(n, "Resident") for n in done] + [(n, "Offload") for n in reversed(done)]
+    made = NAMES[: number - 1]
+    back = [*reversed(made)]  # and before them the one that failed, to make sure of it
+    assert weights.history == [(n, "Resident") for n in made] + [(n, "Offload") for n in (failing, *back)]
+    assert weights.dropped == Record().snapshot()
     assert weights.where() == dict.fromkeys(NAMES, "Offload")
     assert str(caught.value) == f"move {number} of 4 (component {failing} to Resident) failed: no"
     assert caught.value.move == MOVES[number - 1]
@@ -107,6 +124,18 @@ def test_a_failure_while_undoing_is_another_error_with_both_causes() -> None:
 def test_accounts_that_disagree_after_undoing_are_another_error() -> None:
     weights = Record(fails={("b", "Resident"): RuntimeError("no")}, fail_check=2)
     with pytest.raises(UndoError, match="the ledger says"):
+        apply(weights, MOVES, check=weights.check)
+
+
+def test_memory_that_does_not_come_back_is_another_error_with_its_numbers() -> None:
+    weights = Record(fails={("c", "Resident"): RuntimeError("no")}, kept={"a": 4096})
+    with pytest.raises(UndoError, match=r"memory is not what it was: component a had 0 bytes .* and has \(0, 4096\)"):
+        apply(weights, MOVES, check=weights.check)
+
+
+def test_a_component_that_could_not_undo_its_own_move_is_asked_again() -> None:
+    weights = Record(fails={("b", "Resident"): RuntimeError("no"), ("b", "Offload"): RuntimeError("nor back")})
+    with pytest.raises(UndoError, match="undoing it failed: nor back"):
         apply(weights, MOVES, check=weights.check)
 
 

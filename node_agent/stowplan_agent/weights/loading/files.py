@@ -9,6 +9,7 @@ from memory instead, and so is whatever cannot be told apart for certain.
 from __future__ import annotations
 
 import os
+import sys
 import weakref
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ class FileBytes:
 
     def read(self, start: int, target: torch.Tensor) -> None:
         """Fill a flat uint8 host tensor from ``start`` bytes on. Raises OSError where the file ends before."""
+        sys.audit("stowplan.read", self.file.name)
         memory = target.numpy().data
         done = 0
         while done < len(memory):
