@@ -46,6 +46,7 @@ def take_survey(settings: StartSettings) -> Survey:
         )
     except AcceleratorError as error:
         raise StartError(PlacementReason.SPEC_INVALID, str(error)) from error
+    settings.faults.watch(accelerator)
     try:
         return _survey(settings, accelerator)
     except BaseException:
