@@ -11,40 +11,20 @@ from typing import Any
 
 import pytest
 
+from cluster.releases import CRDS, OPERATOR, definitions, installed, values
 from localcluster import chart
 from localcluster.client import Cluster
-from localcluster.host_python import HostPython
 from stowplan_api.contract import AGENT_ROLE, agent_account
-from stowplan_api.crd import KINDS
 
-CRDS = [f"crd/{kind.plural}.stowplan.dev" for kind in KINDS]
-OPERATOR = f"system:serviceaccount:{chart.NAMESPACE}:stowplan-operator"
 ACCOUNT = agent_account("wan22")
 As = Callable[[str], list[str]]
-
-
-def values() -> dict[str, Any]:
-    """The operator on this machine's Python."""
-    return {**HostPython.here().chart_values(), "crds": {"keep": False}}
 
 
 @pytest.fixture(scope="module")
 def release(cluster: Cluster) -> Iterator[dict[str, Any]]:
     """The chart, installed for this module and removed after it with its CRDs and its namespace."""
-    if definitions(cluster):
-        objects = cluster.kubectl("get", "dd,rp", "--all-namespaces", "--output=name")
-        if cluster.local is None or objects:
-            pytest.fail("the cluster has Stowplan's CRDs already; remove that installation first", pytrace=False)
-        cluster.kubectl("delete", *CRDS)  # Left by an earlier session on a cluster that was kept.
-    yield chart.install(cluster.kubeconfig, values(), wait=False)
-    chart.uninstall(cluster.kubeconfig)
-    cluster.kubectl("delete", "namespace", chart.NAMESPACE, "--wait=false")
-    assert definitions(cluster) == []
-
-
-def definitions(cluster: Cluster) -> list[str]:
-    """Which of the CRDs are there."""
-    return cluster.kubectl("get", *CRDS, "--ignore-not-found", "--output=name").split()
+    with installed(cluster, wait=False) as summary:
+        yield summary
 
 
 @pytest.fixture

@@ -212,7 +212,9 @@ def _written(story: Story) -> list[str]:
     return [
         json.dumps([entry["verb"], entry["objectRef"]], sort_keys=True)
         for entry in story.cluster.audit()
-        if "stowplan-operator" in entry["user"]["username"] and entry["objectRef"].get("namespace") == story.namespace
+        if "stowplan-operator" in entry["user"]["username"]
+        and entry["objectRef"].get("namespace") == story.namespace
+        and entry["verb"] not in ("get", "list", "watch")
     ]
 
 

@@ -57,6 +57,7 @@ def install(
     namespace: str = NAMESPACE,
     timeout: int = 300,
     wait: bool = True,
+    path: Path = CHART,
 ) -> dict[str, Any]:
     """Install, or upgrade what is installed (values are replaced, not merged); waits until everything is ready.
 
@@ -68,7 +69,7 @@ def install(
         act = connection.upgrade if installed else connection.install
         create: dict[str, Any] = {} if installed else {"create_namespace": True}
         waiting = "watcher" if wait else None
-        return act(CHART, release, dict(values or {}), namespace=namespace, timeout=timeout, wait=waiting, **create)
+        return act(path, release, dict(values or {}), namespace=namespace, timeout=timeout, wait=waiting, **create)
 
 
 def uninstall(

@@ -76,7 +76,10 @@ class Cluster:
         return images.load(self.local, archive)
 
     def audit(self) -> list[dict[str, Any]]:
-        """Every write that the local API server finished, oldest first, with ``user``, ``verb`` and ``objectRef``."""
+        """What the local API server finished, oldest first, with ``user``, ``verb`` and ``objectRef``.
+
+        Every write, and every read by a ServiceAccount outside kube-system.
+        """
         if self.local is None:
             raise ClusterError("Only the local cluster keeps an audit log; unset KUBECONFIG to use it.")
         path = self.local.logs / "audit.log"

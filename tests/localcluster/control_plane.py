@@ -27,6 +27,7 @@ from localcluster.layout import Layout
 ETCD_DEADLINE_S = 30.0
 API_DEADLINE_S = 90.0
 WORKERS_DEADLINE_S = 60.0
+READS = ["get", "list", "watch"]
 ISSUER = f"https://kubernetes.default.svc.{CLUSTER_DOMAIN}"
 
 
@@ -113,20 +114,28 @@ def scheduler_command(layout: Layout, programs: Path) -> list[str]:
 
 
 def audit_policy() -> dict[str, object]:
-    """Metadata of every write that is not the cluster's own housekeeping: tests count who wrote what."""
+    """Metadata of every write that is not the cluster's own housekeeping, for tests count who wrote what.
+
+    Of what is only read, the reads of ServiceAccounts outside kube-system: tests hold rights against what they are for.
+    """
     housekeeping = [
         {"group": "coordination.k8s.io", "resources": ["leases"]},
         {"group": "authentication.k8s.io"},
         {"group": "authorization.k8s.io"},
     ]
+    own = ["system:serviceaccounts:kube-system"]
     return {
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",
         "omitStages": ["RequestReceived"],
         "rules": [
+            {"level": "None", "nonResourceURLs": ["*"]},
+            {"level": "None", "userGroups": own, "verbs": READS},
+            {"level": "None", "userGroups": own, "resources": housekeeping},
+            {"level": "Metadata", "userGroups": ["system:serviceaccounts"]},
             {"level": "None", "resources": housekeeping},
-            {"level": "Metadata", "verbs": ["create", "update", "patch", "delete", "deletecollection"]},
-            {"level": "None"},
+            {"level": "None", "verbs": READS},
+            {"level": "Metadata"},
         ],
     }
 
