@@ -12,7 +12,7 @@ from stowplan_agent.planning.frame import Frame
 from stowplan_agent.planning.incumbent import DOZEN, Incumbent
 from stowplan_agent.planning.labels import Labels
 from stowplan_agent.planning.merge import Merge
-from stowplan_agent.planning.rows import ALWAYS, LOCKED, OWN, Rows, least
+from stowplan_agent.planning.rows import ALWAYS, LOCKED, OWN, Rows, distinct, least
 from stowplan_agent.planning.space import Space
 
 TOLERANCE: Final = 1e-6
@@ -51,7 +51,7 @@ class Bounded(Incumbent):
         """Only rows that can be part of a selection within the budget in one of so many frames."""
         if not all(map(len, pools)):
             return list(pools)
-        spent = [self.dual.reduced(rows, c) for c, rows in enumerate(pools)]
+        spent = self.dual.all_reduced(pools)
         cheapest = [float(each.min()) for each in spent]
         worth = max(self.dual.worth(frame) for frame in self.frames[:frames])
         gap = self.budget() + worth - sum(cheapest)
@@ -59,14 +59,17 @@ class Bounded(Incumbent):
 
     def sharp(self, pools: Sequence[Rows]) -> bool:
         """Whether the bound says that nothing is faster than the best so far: then it need not be made better."""
-        bound = sum(float(self.dual.reduced(rows, c).min()) for c, rows in enumerate(pools)) - self.dual.worth()
+        bound = sum(float(each.min()) for each in self.dual.all_reduced(pools)) - self.dual.worth()
         return self.goal() - bound <= ROUNDING * (self.goal() + self.between)
+
+    def merging(self, pools: Sequence[Rows]) -> Merge:
+        """These rows, ready to be put together to selections within limits and the budget."""
+        most = self.budget()
+        return Merge(self.ledger, pools, self.dual.all_reduced(pools), most + self.dual.worth(), most)
 
     def merge(self, pools: Sequence[Rows], width: int | None = None) -> Labels:
         """Selections of these rows within limits and the budget."""
-        spent = [self.dual.reduced(rows, c) for c, rows in enumerate(pools)]
-        most = self.budget()
-        return Merge(self.ledger, pools, spent, most + self.dual.worth(), most).full(width=width)
+        return self.merging(pools).full(width=width)
 
     def improve(self, pools: Sequence[Rows]) -> bool:
         """Look for a faster selection among the cheapest rows."""
@@ -76,7 +79,7 @@ class Bounded(Incumbent):
             few.append(self._cheap(space.opened(self._cheap(front, component)), component))
         labels = self.merge(few, WIDTH)
         labels = labels.take(np.argsort(self.ledger.seconds(labels.columns), kind="stable")[:DOZEN])
-        used = [np.unique(labels.rows[:, c]) for c in range(len(pools))]
+        used = [distinct(labels.rows[:, c]) for c in range(len(pools))]
         if len(labels):
             priced = [space.priced(rows.take(index)) for space, rows, index in zip(self.spaces, few, used, strict=True)]
             self.take(priced, self.merge(priced))
@@ -93,4 +96,4 @@ class Bounded(Incumbent):
         held = rows.bytes[:, [ALWAYS, OWN]].sum(axis=1) + rows.bytes[:, LOCKED:].sum(axis=1)
         taken = held * self.goal() / max(float(held.max()), 1.0)
         orders = [least(cost + taken * extra, TOP // 8 if extra else TOP) for extra in EXTRA]
-        return rows.take(np.unique(np.concatenate(orders)))
+        return rows.take(distinct(np.concatenate(orders)))

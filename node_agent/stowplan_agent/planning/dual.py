@@ -26,6 +26,8 @@ PATIENCE: Final = 3
 """Steps without a better bound after which less is hoped for, and steps become shorter."""
 CLOSE: Final = 1e-6
 """A search that hopes for less than this share ends."""
+ENOUGH: Final = 0.03
+"""The same as a share of what the bound is below the known selection."""
 FEW: Final = 1500
 """Rows of a component up to which the search looks at all of them at each step."""
 
@@ -85,22 +87,31 @@ class Dual:
         cost: Floats = rows.times @ self._mix(float(prices.pins.sum())) + rows.bytes @ prices.of(component)
         return cost
 
+    def all_reduced(self, pools: Sequence[Rows]) -> list[Floats]:
+        """Reduced cost of each row of every component."""
+        prices = self.prices()
+        mix = self._mix(float(prices.pins.sum()))
+        return [rows.times @ mix + rows.bytes @ prices.of(component) for component, rows in enumerate(pools)]
+
     def search(self, pools: Sequence[Rows], best: float) -> None:
         """Look for better prices, given the seconds of a known selection."""
-        columns, times, starts = self._columns(pools)
+        table, starts = self._table(pools)
+        count, nodes = len(self.limits), slice(len(self.frame.room) + 2, None)
+        active = self.active.astype(np.float64)
         limits = np.where(self.active, self.limits, 0.0) / self.unit
-        nodes = slice(len(self.frame.room) + 2, None)
         vector, found, stale = self.vector, -np.inf, 0
         hope = np.inf
         for _ in range(STEPS):
-            price = float(vector[nodes].sum()) / self.unit
-            cost = times @ self._mix(price) + columns @ vector
+            price = float(vector[nodes].sum()) / self.unit if self.frame.pins_scarce else 0.0
+            cost = table @ np.concatenate([vector, self._mix(price)])
             picks = [start + int(cost[start:end].argmin()) for start, end in starts]
+            total = table[picks].sum(axis=0)
             bound = float(cost[picks].sum() - limits @ vector)
-            slope = columns[picks].sum(axis=0)
-            slope[nodes] += float((times[picks] @ self._fall(price)).sum()) / self.unit
-            slope = np.where(self.active, slope - limits, 0.0)
-            slope = np.where((vector <= 0) & (slope < 0), 0.0, slope)
+            slope = total[:count] - limits
+            if self.frame.pins_scarce:
+                slope[nodes] += float(total[count:] @ self._fall(price)) / self.unit
+            slope *= active
+            slope[(vector <= 0) & (slope < 0)] = 0.0
             if bound > found:
                 hope = min(hope * 2, best - bound) if bound - found < np.inf else (best - bound) / 2
                 self.vector, found, stale, up = vector, bound, 0, slope
@@ -109,24 +120,26 @@ class Dual:
                 if stale % PATIENCE == 0:
                     hope, vector, bound, slope = hope / 4, self.vector, found, up
             steep = float(slope @ slope)
-            if steep <= 0 or hope <= CLOSE * best:
+            if steep <= 0 or hope <= max(CLOSE * best, ENOUGH * (best - found)):
                 break
             vector = np.maximum(vector + (found + hope - bound) / steep * slope, 0.0)
 
-    def _columns(self, pools: Sequence[Rows]) -> tuple[Floats, Floats, list[tuple[int, int]]]:
-        """What each row takes of each limit in units, its times, and where each component's rows start and end."""
-        count, parts, starts, place = len(self.frame.room), [], [], 0
+    def _table(self, pools: Sequence[Rows]) -> tuple[Floats, list[tuple[int, int]]]:
+        """What each row takes of each limit in units, and its times; and where each component's rows start and end."""
+        count, limits, place = len(self.frame.room), len(self.limits), 0
+        table = np.zeros((sum(map(len, pools)), limits + len(self.steps)))
+        starts = []
         for component, rows in enumerate(pools):
-            part = np.zeros((len(rows), len(self.limits)))
+            part = table[place : place + len(rows)]
             part[:, : count + 1] = rows.bytes[:, ALWAYS, None]
             part[:, component] += rows.bytes[:, OWN]
             part[:, count + 1] = rows.bytes[:, HOST]
-            part[:, count + 2 :] = rows.bytes[:, LOCKED:]
-            parts.append(part)
+            part[:, count + 2 : limits] = rows.bytes[:, LOCKED:]
+            part[:, limits:] = rows.times
             starts.append((place, place + len(rows)))
             place += len(rows)
-        columns = np.where(self.active, np.concatenate(parts), 0.0) / self.unit
-        return columns, np.concatenate([rows.times for rows in pools]), starts
+        table[:, :limits] *= self.active / self.unit
+        return table, starts
 
     def _mix(self, price: float) -> Floats:
         """Weights of the columns of ``Rows.times`` at one price a locked byte: they lie on straight lines between."""

@@ -35,10 +35,6 @@ class HeadSpace(Space):
             rows.times[index] += self._behind(self._layout(rows, index))
         return rows
 
-    def front(self, *, host: bool) -> Rows:
-        """All rows: what a prefetch holds before its own intervals is not among the bytes that a front compares."""
-        return self.coarse(scarce=False)
-
     def pinned(self, shapes: Ints) -> Rows:
         """A row for every choice of pins of the given shapes; the most pins too, where a slow rank decides of pins."""
         rows = super().pinned(shapes)

@@ -23,4 +23,4 @@ class Leaf:
     def spent(self) -> list[Floats]:
         """Reduced cost of the rows of each pool."""
         self.dual.vector = self.vector
-        return [self.dual.reduced(rows, component) for component, rows in enumerate(self.pools)]
+        return self.dual.all_reduced(self.pools)

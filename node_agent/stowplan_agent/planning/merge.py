@@ -7,15 +7,15 @@ the end holds a best selection.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from stowplan_agent.planning.labels import Labels, Ledger, start
 from stowplan_agent.planning.pareto import undominated
-from stowplan_agent.planning.rows import Rows
-from stowplan_agent.planning.table import Floats
+from stowplan_agent.planning.rows import Rows, distinct
+from stowplan_agent.planning.table import Bools, Floats, Ints
 
 AT_ONCE: Final = 1 << 18
 """Pairs of a label and a row that are looked at together."""
@@ -25,19 +25,54 @@ MOST_COMPARED: Final = 6000
 """Labels beyond which it takes less time to carry them on than to compare them."""
 
 
+class Front(NamedTuple):
+    """Rows of one component."""
+
+    rows: Ints
+    table: Floats
+    """Their columns."""
+    spent: Floats
+    least: Floats
+    """The least of each column."""
+    least_spent: float
+
+
 class Merge:
     """The components of a selection, ready to be added one to another.
 
     ``spent`` is the reduced cost of each row, ``budget`` what a full label may spend of it, ``most`` the seconds that a
-    full label may take.
+    full label may take. ``judged`` are the columns by which rows are useless beside others, those of the ledger if it
+    is not given.
     """
 
     def __init__(
-        self, ledger: Ledger, pools: Sequence[Rows], spent: Sequence[Floats], budget: float, most: float = np.inf
+        self,
+        ledger: Ledger,
+        pools: Sequence[Rows],
+        spent: Sequence[Floats],
+        budget: float,
+        most: float = np.inf,
+        judged: Bools | None = None,
     ) -> None:
         self.ledger, self.spent, self.budget, self.most = ledger, spent, budget, most
+        self.judged = ledger.judged if judged is None else judged
         self.tables = [ledger.columns(rows, component) for component, rows in enumerate(pools)]
-        self.fronts = [undominated(table[:, ledger.judged]) for table in self.tables]
+        self._fronts: dict[int, Front] = {}
+
+    def front(self, component: int) -> Front:
+        """The rows of a component that are not useless."""
+        if component not in self._fronts:
+            self._set_front(component, undominated(self.tables[component][:, self.judged]))
+        return self._fronts[component]
+
+    def _set_front(self, component: int, rows: Ints) -> None:
+        table, spent = self.tables[component][rows], self.spent[component][rows]
+        least = float(spent.min(initial=np.inf))
+        self._fronts[component] = Front(rows, table, spent, table.min(axis=0, initial=np.inf), least)
+
+    def shortest_first(self, components: Iterable[int]) -> list[int]:
+        """The components in the order in which they are added with the least work."""
+        return sorted(components, key=lambda component: len(self.front(component).rows))
 
     def full(self, *, width: int | None = None, enough: int | None = None) -> Labels:
         """Selections of all components within limits: those that can be best, and some more.
@@ -45,9 +80,21 @@ class Merge:
         With ``width`` only so many labels are kept each time, the cheapest ones: then there may be better selections.
         With ``enough`` any so many selections do.
         """
-        order = sorted(range(len(self.fronts)), key=lambda component: len(self.fronts[component]))
+        order = self.shortest_first(range(len(self.tables)))
         *_, labels = start(self.ledger), *self.grown(order, width=width, enough=enough)
         return labels.take(np.arange(len(labels)), np.argsort(order))
+
+    def completed(self, few: int) -> list[Ints]:
+        """By component: the rows that are part of some selection; of no more than ``few``, all."""
+        kept = [np.arange(len(table)) for table in self.tables]
+        for component in sorted(range(len(kept)), key=lambda c: -len(kept[c])):
+            if len(kept[component]) > few:
+                self._set_front(component, kept[component])
+                others = self.shortest_first(c for c in range(len(kept)) if c != component)
+                *_, labels = start(self.ledger), *self.grown([*others, component])
+                rows = kept[component] = distinct(labels.rows[:, -1])
+                self._set_front(component, rows[undominated(self.tables[component][rows][:, self.judged])])
+        return kept
 
     def grown(
         self,
@@ -62,28 +109,26 @@ class Merge:
         ``beside`` are columns that must fit as well.
         """
         ledger, labels = self.ledger, start(self.ledger)
+        rests = [start(ledger).columns[0] if beside is None else beside]
+        for component in order[:0:-1]:
+            rests.append(ledger.joined(rests[-1], self.front(component).least))
         for place, component in enumerate(order):
             later = order[place + 1 :]
-            rest = start(ledger).columns[0] if beside is None else beside
-            for other in later:
-                front = self.tables[other][self.fronts[other]]
-                rest = ledger.joined(rest, front.min(axis=0, initial=np.inf))
-            allowed = self.budget - sum(float(self.spent[o][self.fronts[o]].min(initial=np.inf)) for o in later)
-            labels = self._added(labels, component, allowed, rest, None if later else enough)
+            allowed = self.budget - sum(self.front(other).least_spent for other in later)
+            labels = self._added(labels, self.front(component), allowed, rests.pop(), None if later else enough)
             if width is not None and len(labels) > width:
                 labels = labels.take(np.argpartition(labels.spent, width)[:width])
             if later and len(labels) <= MOST_COMPARED:
                 labels = labels.take(undominated(labels.columns[:, ledger.judged]))
             yield labels
 
-    def _added(self, labels: Labels, component: int, allowed: float, rest: Floats, enough: int | None) -> Labels:
+    def _added(self, labels: Labels, front: Front, allowed: float, rest: Floats, enough: int | None) -> Labels:
         """Labels with one component more, within limits beside ``rest``; cheap questions first."""
-        ledger, front = self.ledger, self.fronts[component]
-        table, spent = self.tables[component][front], self.spent[component][front]
+        ledger, table, spent = self.ledger, front.table, front.spent
         last = ledger.times.stop - 1
         room = self.most - rest[last]
         parts: list[Labels] = []
-        step = max(1, (AT_ONCE if enough is None else FEW_AT_ONCE) // max(len(front), 1))
+        step = max(1, (AT_ONCE if enough is None else FEW_AT_ONCE) // max(len(front.rows), 1))
         for begin in range(0, max(len(labels), 1), step):
             few = labels.take(np.arange(begin, min(begin + step, len(labels))))
             mask = ledger.paired(few.columns, table, rest)
@@ -93,7 +138,7 @@ class Merge:
             columns = ledger.joined(few.columns[one], table[column])
             fit = ledger.fit(ledger.joined(columns, rest))
             one, column = one[fit], column[fit]
-            rows = np.concatenate([few.rows[one], front[column][:, None]], axis=1)
+            rows = np.concatenate([few.rows[one], front.rows[column][:, None]], axis=1)
             parts.append(Labels(columns[fit], rows, few.spent[one] + spent[column]))
             if enough is not None and sum(map(len, parts)) >= enough:
                 break

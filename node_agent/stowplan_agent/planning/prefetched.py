@@ -76,11 +76,10 @@ class EasySpace(Space):
         return self.plain.smallest
 
     def _all(self, *, scarce: bool) -> Rows:
-        return joined([self.early.whole(), self.plain.coarse(scarce=scarce)])
-
-    def front(self, *, host: bool) -> Rows:
-        """Every row with all pins that is best for some limits; what a prefetch holds before is not among its bytes."""
-        return joined([self.plain.front(host=host), self.early.whole()])
+        early = self.early.whole()
+        rows = joined([early, *self.plain.parts(scarce=scarce)])
+        self.plain.keep(rows.after(len(early)), scarce=scarce)
+        return rows
 
 
 def hidden(plain: Space) -> PrefetchSpace:

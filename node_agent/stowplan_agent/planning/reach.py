@@ -17,7 +17,7 @@ from stowplan_agent.planning.choice import Ties
 from stowplan_agent.planning.frame import Frame
 from stowplan_agent.planning.labels import Labels, Ledger
 from stowplan_agent.planning.pareto import undominated
-from stowplan_agent.planning.rows import CURRENT, Rows, joined
+from stowplan_agent.planning.rows import CURRENT, Rows, distinct, joined
 from stowplan_agent.planning.search import Search
 from stowplan_agent.planning.table import Floats
 from stowplan_agent.planning.underway import UnderWay
@@ -118,7 +118,7 @@ class Reach:
         streaming = rows.shape >= 0
         if self.search.frame.pins_scarce or not space.visits.stays or not bool(streaming.any()):
             return rows
-        pinned = space.pinned(np.unique(rows.shape[streaming]))
+        pinned = space.pinned(distinct(rows.shape[streaming]))
         pinned = space.priced(pinned.take(pinned.times[:, -1] <= budget))
         return joined([rows.take(~streaming), pinned])
 

@@ -17,7 +17,7 @@ from stowplan_agent.planning.branch import beside_placed
 from stowplan_agent.planning.layout import Layout, layout_of
 from stowplan_agent.planning.limits import limits_of
 from stowplan_agent.planning.price import held_bytes
-from stowplan_agent.planning.rows import ALWAYS, ELASTIC, HOST, LOCKED, OWN, Rows, joined, least
+from stowplan_agent.planning.rows import ALWAYS, ELASTIC, HOST, LOCKED, OWN, Rows, distinct, joined, least
 from stowplan_agent.planning.setting import Setting
 from stowplan_agent.planning.swaps import Swaps
 from stowplan_agent.planning.table import Floats
@@ -103,7 +103,7 @@ class _Reason:
         rows = rows.take(rows.times[:, -1] < enough)
         if self.setting.frame.pins_scarce and len(rows):
             # Pins are part of what is short: look at all of them, of the shapes that are nearest without any.
-            near = np.unique(rows.shape[np.argsort(self._short(rows, pins=False), kind="stable")[:NEAR]])
+            near = distinct(rows.shape[np.argsort(self._short(rows, pins=False), kind="stable")[:NEAR]])
             pinned = self.space.pinned(near[near >= 0]) if (near >= 0).any() else rows.take(rows.shape >= 0)
             rows = joined([rows.take(rows.shape < 0), pinned.take(pinned.times[:, -1] < enough)])
         short = self._short(rows, pins=True)
@@ -124,7 +124,7 @@ class _Reason:
         rows = rows.take(other & (rows.shape != ELASTIC))
         if self.setting.frame.pins_scarce:
             fits = rows.take((rows.shape >= 0) & (self._short(rows, pins=False) <= 0))
-            near = np.unique(fits.shape[least(fits.times[:, -1], NEAR)])
+            near = distinct(fits.shape[least(fits.times[:, -1], NEAR)])
             rows = joined([rows, self.space.pinned(near)]) if len(near) else rows
         fit = self._short(rows, pins=True) <= 0
         other = fit if fit.any() else np.ones(len(rows), dtype=np.bool_)
@@ -146,12 +146,13 @@ class _Reason:
         setting, record = self.setting, self.setting.record
         limits = limits_of(record)
         own = setting.timeline.own[self.component.name]
-        short = np.zeros(len(rows))
+        over = {True: -np.inf, False: -np.inf}
         for interval, room in enumerate(limits.room):
             pairs = zip(self.others, self.names, strict=True)
             held = sum(held_bytes(layout, setting.timeline, name, interval) for layout, name in pairs)
-            mine = rows.bytes[:, ALWAYS] + (rows.bytes[:, OWN] if interval in own else 0.0)
-            short = np.maximum(short, held + mine - room)
+            over[interval in own] = max(over[interval in own], held - room)
+        always, here = rows.bytes[:, ALWAYS], rows.bytes[:, OWN]
+        short = np.maximum(always + np.maximum(over[False], here + over[True]), 0.0)
         for place, ranks in enumerate(setting.frame.ranks):
             node = next(i for i, one in enumerate(record.nodes) if one.name == record.ranks[ranks[0]].node)
             host = sum(layout.host[rank] for layout in self.others for rank in ranks)

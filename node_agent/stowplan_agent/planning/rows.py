@@ -62,6 +62,10 @@ class Rows:
         places = np.flatnonzero(index) if index.dtype == np.bool_ else index
         return Rows(*(getattr(self, name).take(places, axis=0) for name in COLUMNS))
 
+    def after(self, count: int) -> Rows:
+        """All rows but the first ``count``, in the same memory."""
+        return Rows(*(getattr(self, name)[count:] for name in COLUMNS))
+
 
 COLUMNS: Final = tuple(one.name for one in fields(Rows))
 
@@ -80,3 +84,11 @@ def least(values: Floats, count: int) -> Ints:
     first = values[: len(values) // stretch * stretch].reshape(-1, stretch).min(axis=1)
     index = np.flatnonzero(values <= np.partition(first, count - 1)[count - 1])
     return index[np.argsort(values[index], kind="stable")][:count]
+
+
+def distinct(values: Ints) -> Ints:
+    """The values, sorted, each once: `numpy.unique` without the module that it loads."""
+    ordered = np.sort(values)
+    first = np.ones(len(ordered), dtype=np.bool_)
+    first[1:] = ordered[1:] != ordered[:-1]
+    return ordered[first]

@@ -8,6 +8,7 @@ part of anything as fast as the best selection known; what is left is opened to 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Final
 
 import numpy as np
@@ -15,13 +16,14 @@ import numpy as np
 from stowplan_agent.planning.bounded import Bounded
 from stowplan_agent.planning.dual import sampled
 from stowplan_agent.planning.frame import Frame, loosest
+from stowplan_agent.planning.labels import Labels, start
 from stowplan_agent.planning.leaf import Leaf
 from stowplan_agent.planning.pareto import undominated
-from stowplan_agent.planning.rows import HOST, Rows, joined
+from stowplan_agent.planning.rows import HOST, Rows, distinct, joined
 from stowplan_agent.planning.space import Space
 from stowplan_agent.planning.table import Bools, Floats
 
-ALSO: Final = 200
+ALSO: Final = 60
 """Rows that are priced together with those that are the best by their bounds."""
 MOST_AT_ONCE: Final = 1000
 """Rows of a component that are opened or priced before bounds are looked at again."""
@@ -31,6 +33,12 @@ LONG: Final = 10_000
 """Rows of which it pays to look for a fast selection among a few first."""
 MUCH: Final = 300_000
 """Pairs of rows of the two longest components from which a look pays even if a fast selection is known elsewhere."""
+HANDFUL: Final = 8
+"""Rows of a component that are not looked at one by one."""
+MANY: Final = 100
+"""Rows of a component of which it pays to rule out those that priced ones are better than."""
+FEW_PAIRS: Final = 1_000_000
+"""The same up to which each row is asked for a selection that it is part of."""
 MOST_PAIRS: Final = 10_000_000
 """Selections of the three largest components up to which a part is not split."""
 
@@ -51,8 +59,7 @@ class Search(Bounded):
         """
         if not (known and self.take(known, self.alone(known))) and not self.first():
             return False
-        scarce, host = self.frame.pins_scarce, self.frame.host_scarce
-        pools = [space.coarse(scarce=True) if scarce else space.front(host=host) for space in self.spaces]
+        pools = [space.coarse(scarce=self.frame.pins_scarce) for space in self.spaces]
         loose = loosest(self.frames)
         pools = self.possible(pools, self.budget(), loose)
         if not all(map(len, pools)):
@@ -98,6 +105,8 @@ class Search(Bounded):
         self.known, self.dual.vector = known, near.dual.vector
         self.best, self.chosen = near.best, near.chosen
         if near.wide and all(map(len, pools := self.possible(near.wide, self.budget()))):
+            if self.chosen:
+                self.descend(pools)
             self._part(pools)
         self.settle()
         return bool(self.leaves)
@@ -113,43 +122,67 @@ class Search(Bounded):
 
     def _part(self, pools: Sequence[Rows]) -> None:
         """Search a part of the space: split it where the bound is not sharp, until it is small enough to go through."""
-        look = improving = True
+        looked = False
         while True:
             if not all(map(len, pools)):
                 return
-            if look:
-                few = [rows.take(sampled(self.dual, rows, c)) for c, rows in enumerate(pools)]
-                self.dual.search(few, self.goal())
+            few = [rows.take(sampled(self.dual, rows, c)) for c, rows in enumerate(pools)]
+            self.dual.search(few, self.goal())
             pools = self.within(pools)
             if not all(map(len, pools)):
                 return
-            # What is best is found in the end anyway: a look that found nothing is not worth another one.
-            improving = look and improving and self._worth_a_look(pools) and self.improve(pools)
-            if improving:
+            # What is best is found in the end anyway: one look is enough.
+            if not looked and self._worth_a_look(pools) and self.improve(pools):
                 pools = self.within(pools)
-            look = any(rows.open.any() for rows in pools)
-            if look:
-                pools = [self.some(rows, c, self.spaces[c].opened, rows.open) for c, rows in enumerate(pools)]
-            elif not all(rows.priced.all() for rows in pools):
-                pools = [self.some(rows, c, self.spaces[c].priced, ~rows.priced) for c, rows in enumerate(pools)]
-                pools = [self.uncovered(rows, c) for c, rows in enumerate(pools)]
-            else:
+            looked = True
+            if not any(rows.open.any() for rows in pools):
                 break
+            pools = [self.some(rows, c, self.spaces[c].opened, rows.open) for c, rows in enumerate(pools)]
         self.wide, pools = pools, self.within(pools, frames=1)
         split = [c for c, rows in enumerate(pools) if 1 < len(rows) <= FORKS]
-        sizes = sorted(len(self.front(rows, c)) for c, rows in enumerate(pools))
-        if split and np.prod(sizes[-3:]) > MOST_PAIRS:
+        if split and self._pairs(pools) > MOST_PAIRS:
             self._fork(pools, max(split, key=lambda c: float(np.ptp(pools[c].bytes[:, :HOST].sum(axis=1)))))
             return
-        if not all(map(len, pools)):
-            return
-        labels = self.merge(pools)
-        self.take(pools, labels)
-        self.leaves.append(Leaf(pools, self.dual, self.dual.vector, labels))
+        pools, labels = self._gone_through(pools)
+        if len(labels):
+            self.leaves.append(Leaf(pools, self.dual, self.dual.vector, labels))
+
+    def _gone_through(self, pools: list[Rows]) -> tuple[list[Rows], Labels]:
+        """The selections of these rows, exact: rows are priced where bounds alone leave them in one."""
+        if all(map(len, pools)) and prod(sorted(map(len, pools))[-3:]) <= FEW_PAIRS:
+            kept = self.merging(pools).completed(HANDFUL)
+            pools = [rows.take(index) for rows, index in zip(pools, kept, strict=True)]
+        while True:
+            if not all(map(len, pools)):
+                return pools, start(self.ledger).take(np.zeros(0, dtype=np.int64))
+            labels = self.merge(pools)
+            used = [distinct(labels.rows[:, c]) for c in range(len(pools))]
+            todo = [index[~rows.priced[index]] for index, rows in zip(used, pools, strict=True)]
+            exact = np.logical_and.reduce([rows.priced[labels.rows[:, c]] for c, rows in enumerate(pools)])
+            better = self.take(pools, labels.take(exact))
+            if not any(map(len, todo)):
+                return pools, labels
+            for space, rows, index in zip(self.spaces, pools, todo, strict=True):
+                if len(index):
+                    part = space.priced(rows.take(index))
+                    rows.times[index], rows.priced[index] = part.times, True
+            pools = [self.uncovered(rows, c) if len(rows) > MANY else rows for c, rows in enumerate(pools)]
+            if better:
+                pools = self.within(pools, frames=1)
 
     def _worth_a_look(self, pools: Sequence[Rows]) -> bool:
-        """Whether to look for a fast selection first: where one is known elsewhere, only if much is left."""
-        return bool(self.known == np.inf or np.prod(sorted(map(len, pools))[-2:]) > MUCH)
+        """Whether to look for a fast selection first: not where one is known that is as fast as the bound; and where
+        one is known elsewhere, only if much is left."""
+        if self.known < np.inf:
+            return prod(sorted(map(len, pools))[-2:]) > MUCH
+        return not self.sharp(pools)
+
+    def _pairs(self, pools: Sequence[Rows]) -> int:
+        """Selections of the three largest components, at most."""
+        most = prod(sorted(map(len, pools))[-3:])
+        if most <= MOST_PAIRS:
+            return most
+        return prod(sorted(len(self.front(rows, c)) for c, rows in enumerate(pools))[-3:])
 
     def _fork(self, pools: Sequence[Rows], component: int) -> None:
         """Search the part once with each row of one component, the cheapest first."""
@@ -168,7 +201,7 @@ class Search(Bounded):
         order = np.argsort(self.dual.reduced(few, component), kind="stable")
         if not rows.open[todo[0]]:
             front = undominated(self.ledger.columns(few, component)[:, self.ledger.judged])
-            order = np.unique(np.concatenate([order[:ALSO], front]))
+            order = distinct(np.concatenate([order[:ALSO], front]))
         todo = todo[order[:MOST_AT_ONCE]]
         chosen = np.zeros(len(rows), dtype=np.bool_)
         chosen[todo] = True

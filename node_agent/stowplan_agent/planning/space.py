@@ -8,36 +8,27 @@ except what ``left_out`` names because a component is too large to list: those s
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Final
 
 import numpy as np
 
 from stowplan_agent.planning.frame import Frame
 from stowplan_agent.planning.openpins import all_pins, open_points
 from stowplan_agent.planning.options import layerwise_entry
-from stowplan_agent.planning.pareto import covered, undominated
 from stowplan_agent.planning.pricing import ShapePricer
 from stowplan_agent.planning.rows import (
-    ALWAYS,
     CURRENT,
-    HOST,
     LOCKED,
     OPEN_PINS,
-    OWN,
     PREFETCHES,
     RESIDENT,
     Rows,
+    distinct,
     joined,
 )
 from stowplan_agent.planning.table import Floats, Ints
 from stowplan_agent.planning.visits import Visits
 from stowplan_agent.planning.whole import WholeEntries
 from stowplan_api.placement import ComponentPlacement
-
-LISTED: Final = 10_000
-"""Rows up to which it is tried; of more than that, a search soon rules out nearly all."""
-LONG: Final = 600
-"""Rows up to which the front of a component is worked out for all sizes of card at once."""
 
 
 class Space(WholeEntries):
@@ -46,7 +37,6 @@ class Space(WholeEntries):
     def __init__(self, visits: Visits, frame: Frame) -> None:
         super().__init__(visits, frame)
         self.pricer = ShapePricer(visits)
-        self._fronts: dict[bool, Rows] = {}
         self._coarse: dict[bool, Rows] = {}
 
     def coarse(self, *, scarce: bool) -> Rows:
@@ -55,50 +45,25 @@ class Space(WholeEntries):
             self._coarse[scarce] = self._all(scarce=scarce) if self._layered else self.whole()
         return self._coarse[scarce]
 
-    def _all(self, *, scarce: bool) -> Rows:
+    def parts(self, *, scarce: bool) -> list[Rows]:
+        """The same in parts, for a space that has more rows: so many are not copied twice."""
+        if scarce in self._coarse:
+            return [self._coarse[scarce]]
+        if not self._layered:
+            return [self.whole()]
         shapes = np.arange(len(self.pricer.table))
         self.left_out |= set(self.pricer.table.left_out)
         most = np.repeat(self.pricer.table.most[:, :, None], len(self.visits.links), axis=2)
         if not self.visits.stays:
-            return joined([self.whole(), self._rows(shapes, np.zeros_like(most))])
-        return joined([self.whole(), self._half_open(shapes, most) if scarce else self._rows(shapes, most)])
+            return [self.whole(), self._rows(shapes, np.zeros_like(most))]
+        return [self.whole(), self._half_open(shapes, most) if scarce else self._rows(shapes, most)]
 
-    def front(self, *, host: bool) -> Rows:
-        """Every row with all pins that is best for some limits, exactly priced; ``host`` says if host copies count.
+    def keep(self, rows: Rows, *, scarce: bool) -> None:
+        """Take ``rows``, which are those of `parts`, for `coarse`."""
+        self._coarse[scarce] = rows
 
-        It holds for all sizes of card, so it is worked out once. Where it is long or takes long to work out, these are
-        all rows, and a search prices what it needs.
-        """
-        rows = self.coarse(scarce=False)
-        if len(rows) > LISTED:
-            return rows
-        if host not in self._fronts:
-            counted = [ALWAYS, OWN, HOST] if host else [ALWAYS, OWN]
-            current, rest = rows.take(rows.shape == CURRENT), rows.take(rows.shape != CURRENT)
-            best = self._exact_front(rest, counted)
-            self._fronts[host] = rows if best is None else joined([best, current])
-        return self._fronts[host]
-
-    def _exact_front(self, rows: Rows, counted: list[int]) -> Rows | None:
-        """The bounds say what to price; what is priced rules out the rest, or shows what to price next."""
-        best = rows.take(np.zeros(0, dtype=np.int64))
-        while len(rows):
-            columns = np.concatenate([rows.bytes[:, counted], rows.times[:, -1:]], axis=1)
-            order = np.lexsort(columns.T[::-1])
-            held = columns[order][:, : len(counted)]
-            first = np.r_[True, (held[1:] != held[:-1]).any(axis=1)]
-            leading = order[first][undominated(columns[order[first]])]
-            if len(best) + len(leading) > LONG:
-                return None
-            best = joined([best, self.priced(rows.take(leading))])
-            exact = np.concatenate([best.bytes[:, counted], best.times[:, -1:]], axis=1)
-            kept = undominated(exact)
-            best = best.take(kept)
-            rest = np.ones(len(rows), dtype=np.bool_)
-            rest[leading] = False
-            rest[rest] = ~covered(exact[kept], columns[rest])
-            rows = rows.take(rest)
-        return best
+    def _all(self, *, scarce: bool) -> Rows:
+        return joined(self.parts(scarce=scarce))
 
     @cached_property
     def smallest(self) -> Rows:
@@ -120,7 +85,7 @@ class Space(WholeEntries):
 
     def opened(self, rows: Rows) -> Rows:
         """Open rows replaced by one row for every choice of pins."""
-        shapes = np.unique(rows.shape[rows.open])
+        shapes = distinct(rows.shape[rows.open])
         return joined([rows.take(~rows.open), self.pinned(shapes)]) if len(shapes) else rows
 
     def pinned(self, shapes: Ints) -> Rows:

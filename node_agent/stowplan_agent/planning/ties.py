@@ -19,13 +19,15 @@ from stowplan_agent.planning.bounded import ROUNDING, TOLERANCE
 from stowplan_agent.planning.labels import Labels, Ledger, start
 from stowplan_agent.planning.leaf import Leaf
 from stowplan_agent.planning.merge import Merge
-from stowplan_agent.planning.rows import ELASTIC, Rows, joined
+from stowplan_agent.planning.rows import ELASTIC, Rows, distinct, joined
 from stowplan_agent.planning.search import Search
 from stowplan_agent.planning.table import Floats
 from stowplan_api.placement import ComponentPlacement, Placement
 
-AT_ONCE: Final = 256
-"""Rows that are held against all labels of the others at once."""
+HANDFUL: Final = 8
+"""Rows of a component up to which none is ruled out before all are put together."""
+AT_ONCE: Final = 1 << 16
+"""Pairs of a row and a label of the others that are looked at together."""
 
 
 class TieBreak:
@@ -52,43 +54,42 @@ class TieBreak:
 
     def _all_rows(self, ledger: Ledger, leaf: Leaf) -> Leaf:
         """The leaf with every row that can still win, whatever its pins, and with their selections."""
-        leaf.spent()
-        pools = []
+        merge, pools = self._merge(ledger, leaf, leaf.pools, leaf.spent(), self.search.ledger), list[Rows]()
         for component, space in enumerate(self.spaces):
-            others = self._others(ledger, leaf, component)
+            if self.frame.pins_scarce and len(leaf.pools[component]) <= HANDFUL:
+                pools.append(space.priced(leaf.pools[component]))
+                continue
+            others = self._others(merge, component)
             if self.frame.pins_scarce:
-                pools.append(self._possible(ledger, leaf, component, leaf.pools[component], others))
+                rows = space.priced(self._possible(ledger, leaf, component, leaf.pools[component], others))
+                pools.append(self._possible(ledger, leaf, component, rows, others))
                 continue
             rows = self._possible(ledger, leaf, component, space.coarse(scarce=False), others)
             streaming = rows.shape >= 0
             if space.visits.stays and bool(streaming.any()):
-                pinned = space.pinned(np.unique(rows.shape[streaming]))
+                pinned = space.pinned(distinct(rows.shape[streaming]))
                 pinned = space.priced(self._possible(ledger, leaf, component, pinned, others))
                 rows = joined([rows.take(~streaming), pinned])
             pools.append(self._possible(ledger, leaf, component, space.priced(rows), others))
-        spent = [leaf.dual.reduced(rows, c) for c, rows in enumerate(pools)]
+        spent = leaf.dual.all_reduced(pools)
         labels = self._merge(ledger, leaf, pools, spent).full()
         labels = labels.take(np.isfinite(self.locked(ledger, labels.columns)))
         return Leaf(pools, leaf.dual, leaf.vector, labels)
 
-    def _others(self, ledger: Ledger, leaf: Leaf, component: int) -> Labels:
+    def _others(self, merge: Merge, component: int) -> Labels:
         """Labels of all other components, of the rows of the leaf."""
-        merge = self._merge(ledger, leaf, leaf.pools, leaf.spent(), self.search.ledger)
-        others = [c for c in range(len(leaf.pools)) if c != component]
-        others.sort(key=lambda c: len(merge.fronts[c]))
+        others = merge.shortest_first(c for c in range(len(merge.tables)) if c != component)
         # Each row that can still win has one at least as good among those of the leaf, which these labels fit.
-        *_, before, full = start(ledger), *merge.grown([*others, component])
+        *_, before, full = start(merge.ledger), *merge.grown([*others, component])
         used = {tuple(row) for row in full.rows[:, :-1].tolist()}
         return before.take(np.array([tuple(row) in used for row in before.rows.tolist()], dtype=np.bool_))
 
     def _merge(
         self, ledger: Ledger, leaf: Leaf, pools: Sequence[Rows], spent: Sequence[Floats], judge: Ledger | None = None
     ) -> Merge:
-        """The rows of all components within the budget; ``judge`` says by what labels are pruned."""
+        """The rows of all components within the budget; ``judge`` says by what rows are pruned."""
         most = self.budget + self.slack
-        merge = Merge(judge or ledger, pools, spent, most + leaf.dual.worth(), most)
-        merge.ledger = ledger
-        return merge
+        return Merge(ledger, pools, spent, most + leaf.dual.worth(), most, judge.judged if judge else None)
 
     def _possible(self, ledger: Ledger, leaf: Leaf, component: int, rows: Rows, others: Labels) -> Rows:
         """The rows that are within the budget and all limits beside some label of the others."""
@@ -100,8 +101,9 @@ class TieBreak:
         spent = leaf.dual.reduced(rows, component)
         table = ledger.columns(rows, component)
         good = np.zeros(len(rows), dtype=np.bool_)
-        for block in range(0, len(rows), AT_ONCE):
-            one, row = np.nonzero(others.spent[:, None] + spent[block : block + AT_ONCE][None, :] <= budget)
+        step = max(AT_ONCE // max(len(others), 1), 1)
+        for block in range(0, len(rows), step):
+            one, row = np.nonzero(others.spent[:, None] + spent[block : block + step][None, :] <= budget)
             columns = ledger.joined(others.columns[one], table[block + row])
             fit = ledger.fit(columns) & np.isfinite(ledger.needed(columns, self.budget + self.slack))
             good[block + row[fit]] = True
@@ -125,7 +127,7 @@ class TieBreak:
             paid = merge.spent[component] + sum(float(merge.spent[c][one]) for c, one in enumerate(chosen))
             one, row = np.nonzero(later.spent[:, None] + paid <= merge.budget)
             full = ledger.joined(later.columns[one], table[row])
-            possible = np.unique(row[ledger.fit(full) & (self.locked(ledger, full) <= least + 1)])
+            possible = distinct(row[ledger.fit(full) & (self.locked(ledger, full) <= least + 1)])
             if not len(possible):
                 return None
             space, rows = self.spaces[component], pools[component]
