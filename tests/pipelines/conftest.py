@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from pipelines import ltx_models, unet_and_causal_models
+from pipelines import image_to_video_models, ltx_models, unet_and_causal_models
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -33,7 +33,7 @@ def tiny_models() -> ModuleType:
 def write_tiny(tiny_models: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """A function from a model's name to its checkpoint, written on first use. Tests must not change the files."""
     folder = tmp_path_factory.mktemp("checkpoints")
-    for more in (unet_and_causal_models, ltx_models):
+    for more in (unet_and_causal_models, ltx_models, image_to_video_models):
         tiny_models.MODELS.update(more.models(tiny_models))
 
     def write(name: str) -> Path:

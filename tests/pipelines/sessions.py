@@ -17,8 +17,7 @@ from stowplan_api.diffusion_deployment import Shape
 from stowplan_api.placement import Placement
 from stowplan_api.record import CalibrationRecord, Link, ModelIdentity
 
-ALL = ["tiny-wan", "tiny-wan-two-experts", "tiny-flux", "tiny-sdxl", "tiny-qwen", "tiny-ltx"]
-VIDEOS = ("wan", "ltx")
+ALL = ["tiny-wan", "tiny-wan-two-experts", "tiny-flux", "tiny-sdxl", "tiny-qwen", "tiny-ltx", "tiny-image-to-video"]
 
 
 @contextmanager
@@ -38,7 +37,7 @@ def session_of(folder: Path, accelerator: EmulatedAccelerator | None = None) -> 
 
 def shape_of(name: str, steps: int, side: int = 32) -> Shape:
     """The lightest shape that has all parts of a model."""
-    frames = {"wan": 5, "ltx": 9}.get(name.split("-")[1], 1)
+    frames = {"wan": 5, "ltx": 9, "image": 5}.get(name.split("-")[1], 1)
     return Shape(name="declared", width=side, height=side, frames=frames, steps=steps)
 
 

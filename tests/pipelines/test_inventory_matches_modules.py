@@ -32,7 +32,7 @@ from stowplan_agent.inventory.frames import FrameContract, frame_contract
 from stowplan_agent.inventory.skeletons import build_skeleton
 from stowplan_agent.weights import WeightsEngine
 
-NAMES = ["tiny-wan", "tiny-wan-two-experts", "tiny-flux", "tiny-ltx"]
+NAMES = ["tiny-wan", "tiny-wan-two-experts", "tiny-flux", "tiny-ltx", "tiny-image-to-video"]
 ALL = [*NAMES, "tiny-sdxl", "tiny-qwen"]
 
 

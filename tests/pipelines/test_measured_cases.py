@@ -1,9 +1,10 @@
-"""CASES M1, M2 and M5 on a real pipeline: what runs after decode, the tail of a request, and tiles."""
+"""CASES M on real pipelines: what runs after decode, the tail of a request, other areas, long prompts, and tiles."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,12 @@ import pytest
 import torch
 
 from pipelines.sessions import link_of, record_of, session_of, shape_of
+from starts import settings_of, start
 from stowplan_agent.calibration import Observation
+from stowplan_agent.lifecycle import session as session_module
 from stowplan_agent.lifecycle.session import Session
 from stowplan_agent.planning import cost, solve, with_device_memory
+from stowplan_agent.serving.requests import Refused
 from stowplan_api.record import CalibrationRecord
 
 TAIL = 48 << 20
@@ -110,3 +114,40 @@ def test_an_encoder_that_is_called_twice_is_one_interval_of_two_passes(tiny_wan:
         _, observations = session.watch(shape_of("tiny-wan", 1), link_of(session))
     encode = [one for one in observations if one.component == "text_encoder"]
     assert [(one.calls, one.passes) for one in encode] == [(2, 2)]
+
+
+def test_m4_encoders_are_measured_at_the_longest_prompt_that_is_allowed(write_tiny: Callable[[str], Path]) -> None:
+    """Qwen's encoder pads to the prompt at hand, and its denoiser attends to it."""
+    started = start(settings_of(write_tiny("tiny-qwen"), "96Mi", shapes=["32x32@2"]))
+    try:
+        assert started.phase == "Ready", started.error
+        prepared, session, service = started.startup.prepared, started.startup.prepared.session, started.service()
+        assert prepared.record.workloads[0].prompt_tokens == 512
+        (encode,) = (one for one in prepared.record.intervals if one.component == "text_encoder")
+        allowed = encode.runs[0].activation_bytes[0]
+        word, tokens = "fox ", session.pipeline.prompts.tokens
+
+        def watched(prompt: str) -> int:
+            service.admit(started.request(prompt=prompt))
+            with monkeypatched_prompt(prompt):
+                _, observations = session.watch(started.settings.spec.workload.shapes[0], prepared.record.ranks[0].link)
+            return found(observations, "text_encoder", "forward").activation_bytes
+
+        short, long = word * (10 // tokens(word)), word * (512 // tokens(word))
+        assert watched(short) < watched(long) == pytest.approx(allowed, rel=0.01)
+        with pytest.raises(Refused, match=r"the prompt is \d{6} tokens long, and this model was measured for 512"):
+            service.admit(started.request(prompt=word * 100_000))
+        after = started.request(prompt=short)
+        service.admit(after)
+        assert service.run(after, lambda: False).frames.shape == (1, 32, 32, 3)
+    finally:
+        started.startup.close()
+
+
+@contextmanager
+def monkeypatched_prompt(prompt: str) -> Iterator[None]:
+    """Watched requests have this prompt."""
+    with pytest.MonkeyPatch.context() as patch:
+        plain = session_module.request_of
+        patch.setattr(session_module, "request_of", lambda shape: replace(plain(shape), prompt=prompt))
+        yield

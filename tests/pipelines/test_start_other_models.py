@@ -9,7 +9,7 @@ import pytest
 
 from starts import settings_of, start, start_again
 
-CARDS = {"tiny-sdxl": ("10Mi", "64Mi"), "tiny-qwen": ("9Mi", "64Mi")}
+CARDS = {"tiny-sdxl": ("10Mi", "64Mi"), "tiny-qwen": ("11Mi", "64Mi")}
 """On the first a part is kept, on the second everything that a request calls."""
 
 

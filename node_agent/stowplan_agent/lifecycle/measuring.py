@@ -23,7 +23,7 @@ from stowplan_api.record import CalibrationRecord, Component, ModelIdentity
 def record_of(survey: Survey, loaded: Loaded, settings: StartSettings, probed: Sequence[Probed]) -> CalibrationRecord:
     """The record of the declared shapes, one `Probed` for each. Raises `StartError` where they run different things."""
     shapes = settings.spec.workload.shapes
-    parts = loaded.session.engine.describe()
+    pipeline, parts = loaded.session.pipeline, loaded.session.engine.describe()
     pairs = [(shape, probe.shape) for shape, probe in zip(shapes, probed, strict=True)]
     try:
         return build_record(
@@ -32,7 +32,12 @@ def record_of(survey: Survey, loaded: Loaded, settings: StartSettings, probed: S
                 pipeline=survey.checkpoint.pipeline,
                 fingerprint=inventory.fingerprint(survey.checkpoint),
             ),
-            {workload_of(shape): probe.observations for shape, probe in zip(shapes, probed, strict=True)},
+            {
+                workload_of(
+                    shape, prompt_tokens=pipeline.prompts.longest, input_images=int(pipeline.needs_image)
+                ): probe.observations
+                for shape, probe in zip(shapes, probed, strict=True)
+            },
             parts,
             machine_now(loaded, settings),
             loaded.link,

@@ -144,8 +144,8 @@ class Probe:
         return shape
 
 
-def workload_of(shape: Shape) -> Workload:
-    """A declared shape as a record names it."""
+def workload_of(shape: Shape, *, prompt_tokens: int | None = None, input_images: int = 0) -> Workload:
+    """A declared shape as a record names it, with what a request of it was measured with besides."""
     return Workload(
         name=shape.name,
         weight=shape.weight,
@@ -153,4 +153,6 @@ def workload_of(shape: Shape) -> Workload:
         height=shape.height,
         frames=shape.frames,
         steps=shape.steps,
+        prompt_tokens=prompt_tokens,
+        input_images=input_images,
     )

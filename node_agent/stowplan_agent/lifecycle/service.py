@@ -37,7 +37,12 @@ class Service:
     metrics: AgentMetrics
 
     def admit(self, request: GenerationRequest) -> None:
-        """Refuse, with numbers, what is larger than the largest declared shape: nothing was measured for it."""
+        """Refuse, with numbers, what is larger than what was measured: the declared shapes, the longest prompt."""
+        pipeline = self.prepared.session.pipeline
+        if pipeline.needs_image:
+            raise Refused(f"{self.checkpoint.pipeline} begins with an image, and requests of this version have none")
+        if (refusal := pipeline.prompts.refusal(request.prompt, request.negative_prompt)) is not None:
+            raise Refused(refusal)
         try:
             inventory.check_shape(self.checkpoint, request.width, request.height, request.frames)
         except inventory.InventoryError as error:

@@ -15,7 +15,8 @@ import io
 import logging
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,8 @@ from stowplan_agent.pipeline.adapters import Rewriting, rewrite_within
 from stowplan_agent.pipeline.completeness import LoadError, missing_weights
 from stowplan_agent.pipeline.deferred import Deferred
 from stowplan_agent.pipeline.lazy_loading import deferred_conversions
-from stowplan_agent.pipeline.request import PipelineRequest, Stopped
+from stowplan_agent.pipeline.prompts import Prompts
+from stowplan_agent.pipeline.request import PipelineRequest, Stopped, needs_image
 
 Frames = npt.NDArray[np.float32]
 """Frames, height, width, channels; values from 0 to 1."""
@@ -40,6 +42,9 @@ class HostedPipeline:
         """Hosts a loaded pipeline; ``device`` is where its inputs are made."""
         self.deferred = deferred
         """Conversions of weights that were promised while loading. Whoever takes a tensor over must ask here first."""
+        self.prompts = Prompts.of(pipeline)
+        self.needs_image = needs_image(type(pipeline).__call__)
+        """Whether it makes nothing without an image to begin with."""
         self._pipeline = pipeline
         _state_device(pipeline, device)
         with contextlib.suppress(AttributeError):
@@ -83,8 +88,11 @@ class HostedPipeline:
     def run(self, request: PipelineRequest, *, stop: Callable[[], bool] | None = None) -> Frames:
         """Run one request. Raises torch.OutOfMemoryError, holding none of the request's memory, and `Stopped`."""
         self.deferred.settle_all()  # whatever nobody has taken over
+        measuring = request.prompt is None
+        if measuring:
+            request = replace(request, prompt=self.prompts.probing)
         try:
-            with torch.no_grad():
+            with torch.no_grad(), _no_word_of_long_prompts() if measuring else contextlib.nullcontext():
                 output = self._pipeline(**request.arguments(type(self._pipeline).__call__, stop=stop))
         except BaseException as error:
             self._forget()
@@ -101,6 +109,18 @@ class HostedPipeline:
             clear = getattr(module, "clear_cache", None)
             if callable(clear):
                 clear()
+
+
+@contextlib.contextmanager
+def _no_word_of_long_prompts() -> Iterator[None]:
+    """Encoders that cut the longest prompt warn of each word that they leave out."""
+    logger = logging.getLogger("diffusers")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def as_frames(output: Any) -> Frames:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
+import numpy as np
 import torch
+from PIL.Image import Image, fromarray
 
-PROMPT: Final = "A lighthouse at the edge of the sea, waves breaking on the rocks, late light, slow camera"
-"""The prompt of warm-ups, probes and validation: encoders pad to their longest, so that its length does not matter."""
+from stowplan_agent.pipeline.prompts import PROMPT
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,8 @@ class PipelineRequest:
     height: int
     frames: int
     steps: int
-    prompt: str = PROMPT
+    prompt: str | None = None
+    """None for a request that only measures: the longest prompt that the pipeline encodes."""
     negative_prompt: str | None = None
     guidance: float | None = None
     seed: int = 0
@@ -34,8 +36,9 @@ class PipelineRequest:
         """Keyword arguments for a pipeline's ``__call__``. ``stop`` is asked after each step."""
         known = inspect.signature(call).parameters
         wanted: dict[str, Any] = {
-            "prompt": self.prompt,
+            "prompt": PROMPT if self.prompt is None else self.prompt,
             "negative_prompt": self.negative_prompt,
+            "image": picture(self.width, self.height) if needs_image(call) else None,
             "width": self.width,
             "height": self.height,
             "num_frames": self.frames,
@@ -51,6 +54,19 @@ class PipelineRequest:
 
 class Stopped(Exception):  # noqa: N818 - an outcome, named as one
     """The request was cancelled between two steps."""
+
+
+def needs_image(call: Callable[..., Any]) -> bool:
+    """Whether a pipeline makes nothing without an image to begin with."""
+    image = inspect.signature(call).parameters.get("image")
+    return image is not None and image.default is inspect.Parameter.empty
+
+
+def picture(width: int, height: int) -> Image:
+    """The image of a request that only measures: shades from corner to corner, the same each time."""
+    rows, columns = np.mgrid[0:height, 0:width]
+    shades = [rows * 255 // max(height - 1, 1), columns * 255 // max(width - 1, 1), (rows + columns) % 256]
+    return fromarray(np.stack(shades, axis=-1).astype(np.uint8))
 
 
 def _stopper(stop: Callable[[], bool]) -> Callable[[Any, int, Any, dict[str, Any]], dict[str, Any]]:

@@ -10,7 +10,8 @@ import torch
 
 from stowplan_agent.pipeline import PipelineRequest
 from stowplan_agent.pipeline.hosted import as_frames
-from stowplan_agent.pipeline.request import PROMPT, Stopped
+from stowplan_agent.pipeline.prompts import PROMPT
+from stowplan_agent.pipeline.request import Stopped
 
 
 def video(
