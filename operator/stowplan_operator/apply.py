@@ -93,7 +93,15 @@ class Writer:
 
     async def _gate(self, outcome: Outcome, write: GateWrite) -> None:
         pod = write.patch.pod
-        patched = await self._client.patch_status(POD, pod.namespace, pod.name, write.patch.body, Manager.GATE)
+        try:
+            patched = await self._client.patch_status(POD, pod.namespace, pod.name, write.patch.body, Manager.GATE)
+        except ApiError as error:
+            if error.status == 409:
+                # The pod is not what was judged. Judge anew what is there, also when the watch does not deliver it.
+                there = await self._client.get(POD, pod.namespace, pod.name)
+                if there is not None:
+                    self._observed.put(POD, there)
+            raise
         self._observed.put(POD, patched)
         outcome.writes += 1
         if write.validated_at is not None:

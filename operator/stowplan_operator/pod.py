@@ -42,6 +42,8 @@ class PodView:
     name: str
     namespace: str
     uid: str
+    resource_version: str
+    """The version of the object that all of this was read from."""
     template: str
     """Hash of the pod template it was made from."""
     controller: str
@@ -92,6 +94,7 @@ def view(raw: Json) -> PodView:
         name=metadata["name"],
         namespace=metadata["namespace"],
         uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
         template=(metadata.get("labels") or {}).get(LABEL_TEMPLATE, ""),
         controller=next(
             (f"{ref['kind']}/{ref['name']}" for ref in metadata.get("ownerReferences") or () if ref.get("controller")),

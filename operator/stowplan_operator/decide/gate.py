@@ -91,6 +91,8 @@ def gate_patch(pod: PodView, gate: Gate, now: datetime) -> GatePatch | None:
     """The write that makes the pod's condition say what the gate says; None when it does already, or the pod is over.
 
     A strategic merge patch by condition type, never a JSON merge patch: that one would erase the kubelet's conditions.
+    An opening holds for the very version of the pod that was judged: a container that was reported as restarted in the
+    meantime refuses it (409). A closing always holds.
     """
     status = "True" if gate.open else "False"
     old = pod.gate
@@ -106,4 +108,5 @@ def gate_patch(pod: PodView, gate: Gate, now: datetime) -> GatePatch | None:
         "message": gate.message,
         "lastTransitionTime": since or timestamp(now),
     }
-    return GatePatch(pod, gate, {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}})
+    guard = {"uid": pod.uid, **({"resourceVersion": pod.resource_version} if gate.open else {})}
+    return GatePatch(pod, gate, {"metadata": guard, "status": {"conditions": [condition]}})

@@ -1,8 +1,8 @@
 """Rollbacks: which ones the status does not know of yet, how many there were, and which was the newest.
 
 A ResidencyPlacement keeps its pod's last ten and goes with its pod; times have whole seconds, clocks of nodes differ,
-and two pods are seen in any order. So the status remembers for each pod how far its rollbacks are counted: each is counted
-and told once, whatever order they are seen in, and the number never falls.
+and two pods are seen in any order. So the status remembers for each pod how far its rollbacks are counted:
+each is counted and told once, whatever order they are seen in, and the number never falls.
 """
 
 from __future__ import annotations
@@ -39,8 +39,7 @@ def new_rollbacks(old: DiffusionDeploymentStatus, rollout: Rollout) -> tuple[New
         for judged in rollout.pods
         if judged.placement is not None
         for rollback in judged.placement.status.rollbacks
-        if (time := parse_time(rollback.time)) is not None
-        and time > (parse_time(marks.get(judged.pod.name)) or floor)
+        if (time := parse_time(rollback.time)) is not None and time > (parse_time(marks.get(judged.pod.name)) or floor)
     ]
     return tuple(sorted(found, key=lambda new: (new.time, new.judged.pod.name)))
 

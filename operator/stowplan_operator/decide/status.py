@@ -91,4 +91,3 @@ def to_apply(dd: Json, new: DiffusionDeploymentStatus) -> Json | None:
 def _by_type(status: Json) -> Json:
     """The status with its conditions as a mapping: a list that is keyed by type has no order of its own."""
     return {**status, "conditions": {condition["type"]: condition for condition in status.get("conditions") or ()}}
-

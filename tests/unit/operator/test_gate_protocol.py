@@ -71,7 +71,7 @@ def test_a_patch_carries_the_uid_and_no_condition_but_ours() -> None:
     patch = gate_patch(view_pod(pod(DD, gate=None)), Gate(True, GateReason.PLACEMENT_VALIDATED, "proven"), NOW)
     assert patch is not None
     assert patch.body == {
-        "metadata": {"uid": "pod-uid"},
+        "metadata": {"uid": "pod-uid", "resourceVersion": "1"},
         "status": {
             "conditions": [
                 {
