@@ -134,7 +134,6 @@ def sweep(found: Contest, budget: float, tell: Callable[[], None]) -> bool:
     chosen = with_whole_pins(found.record, plan.placement)
     found.measure("plan", chosen)
     tell()
-    found.session.check()
     for name, placement in rivals(found.record, chosen):
         enough = sum(run.seconds is not None for run in found.runs[1:]) >= RIVALS
         if enough and time.monotonic() - began > budget:
