@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cluster.played import Studio
 from localcluster import chart
 from localcluster.client import Cluster
 from localcluster.host_python import HostPython
@@ -46,6 +47,16 @@ def installed(cluster: Cluster, *, wait: bool, path: Path = chart.CHART, **more:
     finally:
         remove(cluster)
     assert definitions(cluster) == []
+
+
+@contextmanager
+def namespaced(cluster: Cluster, name: str) -> Iterator[Studio]:
+    """A namespace for a whole module, gone with everything in it before what follows."""
+    cluster.kubectl("create", "namespace", name)
+    try:
+        yield Studio(cluster, name)
+    finally:
+        cluster.kubectl("delete", "namespace", name, "--timeout=120s")
 
 
 def remove(cluster: Cluster) -> None:

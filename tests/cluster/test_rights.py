@@ -13,7 +13,7 @@ import pytest
 
 from cluster.attempts import APPLY, Bearer, attempts, discovered
 from cluster.played import Studio, deployment, now, until
-from cluster.releases import installed
+from cluster.releases import installed, namespaced
 from localcluster.client import Cluster
 from stowplan_api.contract import READINESS_GATE
 
@@ -54,18 +54,15 @@ class Intruder:
 
 @pytest.fixture(scope="module")
 def intruder(local_cluster: Cluster) -> Iterator[Intruder]:
-    namespace = "test-intruder"
     # The played servers are busybox, which mounts of this machine would hide.
-    with installed(local_cluster, wait=True, agent={"podTemplate": {}}):
-        local_cluster.kubectl("create", "namespace", namespace)
-        studio = Studio(local_cluster, namespace)
+    release = installed(local_cluster, wait=True, agent={"podTemplate": {}})
+    with release, namespaced(local_cluster, "test-intruder") as studio:
         studio.apply(deployment("taken"), deployment("other"))
         pods = {name: of_deployment(studio, name) for name in ("taken", "other")}
         token = studio.kubectl(
             "exec", pods["taken"], "--", "cat", "/var/run/secrets/kubernetes.io/serviceaccount/token"
         )
         yield Intruder(studio, pods["taken"], pods["other"], Bearer(local_cluster, token.strip()))
-        local_cluster.kubectl("delete", "namespace", namespace, "--timeout=120s")
 
 
 def of_deployment(studio: Studio, name: str) -> str:
