@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -28,6 +28,18 @@ WATCH_SERVER_SECONDS: Final = 240
 WATCH_CLIENT_SECONDS: Final = 300
 _STALE_RESYNCS: Final = 3
 """Missed lists until the liveness probe fails."""
+
+
+class EndlessBackoff:
+    """Seconds between attempts of kopf's own requests. Where a sequence ends, kopf ends the process: an API server that
+    is away for a minute would restart every operator, all at once, when it comes back.
+    """
+
+    def __iter__(self) -> Iterator[float]:
+        delay = 1.0
+        while True:
+            yield delay
+            delay = min(15.0, delay * 1.6)
 
 
 def _utc_now() -> datetime:
@@ -57,6 +69,7 @@ class Program:
         settings.watching.connect_timeout = 10
         settings.watching.reconnect_backoff = 1.0
         settings.networking.request_timeout = 60
+        settings.networking.error_backoffs = EndlessBackoff()
         for kind in SELECTED_BY_LABEL:
             settings.watching.label_selectors[kind.group, kind.version, kind.plural] = LABEL_DEPLOYMENT
 

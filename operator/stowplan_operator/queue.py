@@ -25,14 +25,15 @@ class WorkQueue:
         self._working: set[Key] = set()
         self._failures: dict[Key, int] = {}
         self._timers: dict[Key, asyncio.TimerHandle] = {}
+        self._held: set[Key] = set()
         self._arrived = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._dirty)
 
     def add(self, key: Key) -> None:
-        """Ask for a reconcile."""
-        if key in self._dirty:
+        """Ask for a reconcile. A key that the server asked to hold comes when that time is over, and not before."""
+        if key in self._dirty or key in self._held:
             return
         self._dirty.add(key)
         if key not in self._working:
@@ -62,13 +63,24 @@ class WorkQueue:
         self._failures.pop(key, None)
 
     def failed(self, key: Key, at_least: float = 0.0) -> float:
-        """Ask for a retry after a delay, in seconds, that doubles each time; an event in between comes first."""
+        """Ask for a retry after a delay, in seconds, that doubles each time; an event in between comes first.
+
+        ``at_least`` seconds are what the server asked for: it would refuse an earlier attempt, so nothing comes first.
+        """
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         delay = max(at_least, min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(failures, 16)))
         self._cancel(key)
-        self._timers[key] = asyncio.get_running_loop().call_later(delay, self.add, key)
+        if at_least > 0:
+            self._held.add(key)
+            self._dirty.discard(key)
+        self._timers[key] = asyncio.get_running_loop().call_later(delay, self._over, key)
         return delay
+
+    def _over(self, key: Key) -> None:
+        self._timers.pop(key, None)
+        self._held.discard(key)
+        self.add(key)
 
     def _cancel(self, key: Key) -> None:
         timer = self._timers.pop(key, None)

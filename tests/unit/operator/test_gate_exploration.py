@@ -68,8 +68,8 @@ def test_with_both_layers_no_unvalidated_pod_is_ever_ready(start: World, rules: 
 def test_the_gate_alone_never_opens_for_what_is_not_validated(start: World, rules: Rules, limit: int) -> None:
     """With a probe that lies: an opening that arrives is true of the pod that it arrives at, whatever was delayed,
     lost, killed or replaced. And from every state, an operator that hears everything closes what is not validated and
-    opens what is: no lost write, no restart and no order of events leaves a gate wrong for good. With one operator the space
-    is explored whole.
+    opens what is: no lost write, no restart and no order of events leaves a gate wrong for good. With one operator the
+    space is explored whole.
     """
     judged = set()
     for name, before, after in reachable(start, rules._replace(honest_probe=False), limit):

@@ -83,7 +83,7 @@ def test_in_no_combination_is_an_unvalidated_pod_ready(operator: bool, gate: str
             assert (after == "True") is row.known, row
             assert row.truth or after != "True", row
         else:
-            # Gates stand as they were; where one stands open for what is not validated, the probe keeps the pod unready.
+            # Gates stand as they were; one that is open for what is not validated has the probe against it.
             assert after == gate, row
             containers_ready = row.truth
             assert not (after == "True" and containers_ready) or row.truth, row

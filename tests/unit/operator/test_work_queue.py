@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from virtual_time import run
+
 from stowplan_operator.observed import Key
 from stowplan_operator.queue import FIRST_DELAY, LONGEST_DELAY, WorkQueue
 
@@ -54,6 +56,26 @@ def test_a_failed_key_comes_back_by_itself() -> None:
     async def scenario() -> None:
         queue = WorkQueue()
         queue.failed(A)
-        assert await asyncio.wait_for(queue.get(), timeout=30) == A
+        assert await queue.get() == A
 
-    asyncio.run(scenario())
+    run(scenario())
+
+
+def test_a_key_that_the_server_asked_to_hold_waits_whatever_arrives() -> None:
+    async def scenario() -> None:
+        queue = WorkQueue()
+        loop = asyncio.get_running_loop()
+        queue.add(A)
+        assert await queue.get() == A
+        queue.add(A)
+        queue.failed(A, at_least=7)
+        queue.done(A)
+        queue.add(A)
+        assert len(queue) == 0
+        assert await queue.get() == A
+        assert loop.time() >= 7
+        queue.done(A)
+        queue.add(A)
+        assert await queue.get() == A, "once"
+
+    run(scenario())
