@@ -1,0 +1,5 @@
+"""Stores this version's objects; see the package."""
+
+from stored_version import store
+
+store()
