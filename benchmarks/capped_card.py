@@ -76,7 +76,8 @@ def place(session: Session, record: CalibrationRecord, placement: Placement) -> 
     session.accelerator.empty_cache()
     ordered = moves(record, session.placement(), placement)
     if ordered is None:  # none is safe: everything leaves first
-        for entry in with_pins(seed_placement(record.components, ranks=1), record.components, 0).components:
+        parts = record.components
+        for entry in with_pins(seed_placement(parts, ranks=1), parts, record.nodes[0].pinnable_bytes).components:
             engine.place(entry)
     for move in ordered or ():
         engine.place(move.to)

@@ -108,6 +108,13 @@ class Plain:
         """Host memory that is locked for the options."""
         return sum(memory.nbytes for memory in self._locked)
 
+    def close(self) -> None:
+        """Unlock the host memory."""
+        self.accelerator.synchronize()
+        for memory in self._locked:
+            self.accelerator.unpin(memory)
+        self._locked = []
+
     @contextmanager
     def running(self, option: Option) -> Iterator[None]:
         """Within it, the option is on; afterwards all weights are in host memory, as they were."""

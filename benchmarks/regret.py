@@ -178,6 +178,7 @@ def run(pipeline: Any, accelerator: Accelerator, scale: Scale, chosen: argparse.
         plain = Plain(pipeline, WanPipeline, accelerator, session.pipeline.prompts.probing)
         say(f"diffusers: {plain.locked_bytes / scale.unit:.1f} locked")
         options_of(plain, scale, rows, tell)
+        plain.close()
     tell()
     print(json.dumps(claims(rows), indent=1))
 

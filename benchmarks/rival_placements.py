@@ -17,13 +17,16 @@ from stowplan_api.placement import GroupPlacement as Group
 from stowplan_api.record import CalibrationRecord, Component
 
 DENOISER, ENCODER, VAE = "transformer", "text_encoder", "vae"
+NEAREST = 4
+"""Neighbours of the plan that come before all others: one layer more or less of denoiser and encoder."""
 Entry = Callable[[Component], ComponentPlacement]
 
 
 def rivals(record: CalibrationRecord, plan: Placement) -> Iterator[tuple[str, Placement]]:
     """Names and placements, no two of them alike and none like the plan."""
     known = {same(record, plan)}
-    for name, placement in (*_named(record), *_neighbours(record, plan)):
+    near = list(_neighbours(record, plan))
+    for name, placement in (*near[:NEAREST], *_named(record), *near[NEAREST:]):
         if placement is None or (key := same(record, placement)) in known:
             continue
         known.add(key)
@@ -101,24 +104,24 @@ def _named(record: CalibrationRecord) -> Iterator[tuple[str, Placement | None]]:
         return visiting(part, prefetch=True)
 
     half, none = share(0.5), share(0.0)
-    yield "all streamed", together(record, none, none, visiting)
-    yield "a quarter, leading", together(record, share(0.25, policy="Leading", slots=3), none, resident)
-    yield "a quarter, encoder resident", together(record, share(0.25, slots=3), resident, resident)
-    yield "half, encoder half", together(record, half, half, resident)
-    yield "three quarters, encoder half", together(record, share(0.75, policy="Leading"), half, resident)
     yield "most, strided", most(record, none, resident)
-    yield "most, leading", most(record, none, resident, policy="Leading")
-    yield "most, strided, three slots", most(record, none, resident, slots=3)
-    yield "most, leading, three slots, encoder half", most(record, half, resident, policy="Leading", slots=3)
-    yield "most, strided, encoder resident", most(record, resident, resident)
-    yield "most, leading, encoder visits early", most(record, early, resident, policy="Leading", slots=3)
     yield "most, strided, encoder and VAE visit", most(record, visiting, visiting)
+    yield "most, leading, encoder visits early", most(record, early, resident, policy="Leading", slots=3)
     yield "most, strided, VAE visits early", most(record, half, early, slots=3)
-    yield "most, forward", most(record, none, visiting, lifetime="Forward", policy="Leading")
-    yield "most, half locked", most(record, none, resident, locked=0.5)
-    yield "denoiser visits", together(record, visiting, none, resident)
-    yield "denoiser resident, encoder visits early", together(record, resident, early, resident)
+    yield "most, strided, encoder resident", most(record, resident, resident)
+    yield "most, leading, three slots, encoder half", most(record, half, resident, policy="Leading", slots=3)
+    yield "half, encoder half", together(record, half, half, resident)
     yield "denoiser resident, VAE visits", together(record, resident, half, visiting)
+    yield "denoiser resident, encoder visits early", together(record, resident, early, resident)
+    yield "most, half locked", most(record, none, resident, locked=0.5)
+    yield "all streamed", together(record, none, none, visiting)
+    yield "three quarters, leading, encoder half", together(record, share(0.75, policy="Leading"), half, resident)
+    yield "a quarter, encoder resident", together(record, share(0.25, slots=3), resident, resident)
+    yield "most, forward", most(record, none, visiting, lifetime="Forward", policy="Leading")
+    yield "most, strided, three slots", most(record, none, resident, slots=3)
+    yield "most, leading", most(record, none, resident, policy="Leading")
+    yield "denoiser visits", together(record, visiting, none, resident)
+    yield "a quarter, leading", together(record, share(0.25, policy="Leading", slots=3), none, resident)
 
 
 def _neighbours(record: CalibrationRecord, plan: Placement) -> Iterator[tuple[str, Placement]]:
