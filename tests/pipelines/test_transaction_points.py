@@ -89,9 +89,10 @@ def every_fault(managed: Managed, before: str, after: str, every: int) -> int:
     state, names = managed.state(), managed.to(after).all()
     managed.begin(before)
     for name in names[::every]:
-        point = Point.parse(name)
+        # Memory that is short only once is found at the second try: here it stays short.
+        point = Point.parse(f"{name}+" if ":allocate." in name else name)
         assert point is not None
-        with pytest.raises(ApplyError, match=f"fault {name} was injected"):
+        with pytest.raises(ApplyError, match=f"fault {name.rpartition('.')[0]}"):
             managed.to(after, (point,))
         assert managed.state() == state, name
     managed.to(after)
@@ -129,6 +130,19 @@ def test_what_cannot_be_undone_is_never_said_to_be(wan: Managed, kind: str) -> N
         assert wan.state()[0] == state[0]  # the bits are there even so
     wan.begin("resident")
     assert torch.equal(ask(wan.tiny.pipe, wan.engine), wan.tiny.reference)
+
+
+def test_t3_memory_that_is_short_once_is_given_back_and_found_at_the_second_try(wan: Managed) -> None:
+    wan.begin("streamed")
+    names = [name for name in wan.to("resident").all() if ":allocate." in name]
+    there = wan.state()
+    for name in names:
+        wan.begin("streamed")
+        point = Point.parse(name)
+        assert point is not None
+        points = wan.to("resident", (point,))
+        assert points.seen["apply", "empty_cache"] == 1
+        assert wan.state() == there
 
 
 def test_a_driver_that_locks_nothing_is_no_failure(wan: Managed) -> None:

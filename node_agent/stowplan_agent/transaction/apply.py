@@ -4,6 +4,9 @@ A component either arrives at its target or is where it was (`WeightsEngine.plac
 by walking the moves backwards. After each move the ledger must agree with the allocator; if it does not, the move has
 failed like any other. After an undo everything is compared with the snapshot that was taken first: either memory is
 what it was, or nobody knows what it is and the process must end.
+
+Memory that is free in pieces may do once the allocator has given them back: the first move that runs out of device
+memory is tried a second time, from where it began, with an empty cache.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import Protocol
 
 import torch
 
+from stowplan_agent.accelerators import Accelerator
 from stowplan_agent.transaction.faults import Faults
 from stowplan_agent.weights.snapshot import Snapshot
 from stowplan_api.placement import ComponentPlacement
@@ -44,6 +48,11 @@ class UndoError(RuntimeError):
 class Weights(Protocol):
     """What applying needs of the weights engine."""
 
+    @property
+    def accelerator(self) -> Accelerator:
+        """Whose memory is taken."""
+        ...
+
     def place(self, entry: ComponentPlacement) -> None:
         """Bring one component to its entry, or leave it where it is and raise."""
 
@@ -67,12 +76,12 @@ def apply(
     Raises `ApplyError` after undoing what was done, and `UndoError` where that failed: the state is not known any
     more, and the process must end.
     """
-    before = weights.snapshot()
+    before, again = weights.snapshot(), True
     for number, move in enumerate(moves, start=1):
         try:
             if faults is not None:
                 faults.reach(f"apply.{number}")
-            weights.place(move.to)
+            again = not _make(weights, move, again=again) and again
             check()
         except Exception as error:
             failed = ApplyError(move, number, len(moves), error)
@@ -82,6 +91,21 @@ def apply(
             except Exception as second:
                 raise UndoError(failed, second) from error
             raise failed from error
+
+
+def _make(weights: Weights, move: Move, *, again: bool) -> bool:
+    """Make one move, a second time if it runs out of device memory and may do so; whether it did."""
+    before = weights.snapshot()
+    try:
+        weights.place(move.to)
+    except torch.OutOfMemoryError:
+        if not again or weights.snapshot() != before:
+            raise
+    else:
+        return False
+    weights.accelerator.empty_cache()
+    weights.place(move.to)
+    return True
 
 
 def _undo(weights: Weights, moves: Sequence[Move], before: Snapshot) -> None:
