@@ -3,8 +3,8 @@
 A try that is hopeless still runs until it fails, which for a video may be minutes. So what is certain to be short is
 not tried (RUNTIME.md, start-up). All else is: a try that runs out of memory costs seconds, and a shape that was given
 up without need costs its plan. What grows, and with what, is read off the timeline, not off names: components that run
-before the one with most passes do not see the picture; that one sees every latent of every frame; what comes after it
-sees a frame, or a few at once, whatever their number.
+before the one with most passes do not see the picture; that one sees every latent of every frame, and the prompt; what
+comes after it sees a frame, or a few at once, whatever their number.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from stowplan_agent.calibration.observation import Observation
 
 @dataclass(frozen=True)
 class Extent:
-    """The size of a request: pixels of a frame, and frames as the denoiser sees them, compressed in time."""
+    """The size of a request."""
 
     area: int
-    frames: int
+    """Pixels of a frame."""
+    tokens: int
+    """What the denoiser attends to: patches of all frames, and the longest prompt, which does not grow."""
 
 
 def at_least(
@@ -36,13 +38,13 @@ def at_least(
         if one.component is not None:
             passes[one.component] = passes.get(one.component, 0) + one.passes
     busiest = max(passes, key=passes.__getitem__, default=None)
-    area, frames = wanted.area / of.area, wanted.frames / of.frames
+    area, tokens = wanted.area / of.area, wanted.tokens / of.tokens
     found, seen = [], False
     for one in observed:
         seen = seen or one.component == busiest
         if not seen or one.component is None or one.component in constant:
             growth = 1.0
         else:
-            growth = area * frames if one.component == busiest else area
+            growth = tokens if one.component == busiest else area
         found.append(replace(one, activation_bytes=int(one.activation_bytes * max(1.0, growth))))
     return tuple(found)

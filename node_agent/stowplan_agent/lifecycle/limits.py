@@ -10,7 +10,7 @@ from stowplan_agent.calibration import Machine
 from stowplan_agent.lifecycle.errors import StartError
 from stowplan_agent.lifecycle.settings import StartSettings
 from stowplan_agent.lifecycle.shortfall import Shortfall
-from stowplan_agent.planning.limits import LEAST_RESERVE, MEASURED_DIVISOR
+from stowplan_agent.planning.limits import GIB, LEAST_RESERVE, MEASURED_DIVISOR
 from stowplan_api.contract import PlacementReason
 
 NODE: Final = "node"
@@ -22,6 +22,13 @@ def device_reserve(machine: Machine) -> int:
     if machine.reserve_bytes is not None:
         return machine.reserve_bytes
     return max(-(-machine.capacity_bytes // MEASURED_DIVISOR), LEAST_RESERVE)
+
+
+def probe_margin(machine: Machine) -> int:
+    """Bytes of device memory beside what a shape is estimated to need, or it is not probed: RUNTIME.md, Probe."""
+    if machine.reserve_bytes is not None:
+        return machine.reserve_bytes
+    return max(-(-machine.capacity_bytes // MEASURED_DIVISOR), GIB)
 
 
 def read_host(settings: StartSettings) -> inventory.HostLimits:

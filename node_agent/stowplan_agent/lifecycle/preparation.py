@@ -8,13 +8,16 @@ is extrapolated from them: the planner then says what is short.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 import torch
 
 from stowplan_agent import inventory
+from stowplan_agent.calibration import disagreeing, marked
 from stowplan_agent.lifecycle.errors import StartError
-from stowplan_agent.lifecycle.limits import too_small
+from stowplan_agent.lifecycle.foreseen import Foresight
+from stowplan_agent.lifecycle.limits import device_reserve, too_small
 from stowplan_agent.lifecycle.loading import Loaded, load
 from stowplan_agent.lifecycle.measuring import record_of
 from stowplan_agent.lifecycle.probe import Probe, Probed
@@ -24,11 +27,14 @@ from stowplan_agent.lifecycle.shapes import bounded
 from stowplan_agent.lifecycle.shortfall import Shortfall
 from stowplan_agent.lifecycle.survey import Survey, take_survey
 from stowplan_agent.transaction import Reference
-from stowplan_agent.weights import Timeline
 from stowplan_agent.weights.timeline import Stretch
 from stowplan_api.diffusion_deployment import Shape
 from stowplan_api.placement import Placement
 from stowplan_api.record import CalibrationRecord
+
+
+ADAPTIVE_SHARE: Final = 4
+"""Activations that differ by less than this part of the reserve are no reason to keep more of it."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +97,9 @@ class Preparation:
     def load(self) -> None:
         """Read the weights straight into the seed placement."""
         self._loaded = load(self.survey, self._settings, self._stop)
-        self._probe = Probe(self.session, self.survey.contract, self.loaded.link)
+        contract, loaded = self.survey.contract, self.loaded
+        foresight = Foresight(loaded.session, contract, loaded.link, loaded.machine)
+        self._probe = Probe(loaded.session, contract, loaded.link, foresight)
 
     def warm(self) -> None:
         """One bounded request, lighter ones if it runs out of memory."""
@@ -115,9 +123,13 @@ class Preparation:
         """The bounded request once more, so that serving starts from a serving-shaped allocator."""
         shape = bounded(self.prepared.reference_shape, self.survey.contract)
         try:
-            self.session.measure(shape, Timeline())
+            _, again = self.session.watch(shape, self.loaded.link)
         except torch.OutOfMemoryError as error:
             raise self._too_small(Shortfall.of(error, "warming up again", shape)) from error
+        if (before := self._probe.warmed) is not None and before.shape == shape:
+            slack = device_reserve(self.loaded.machine) // ADAPTIVE_SHARE
+            adaptive = disagreeing(before.watched, again, slack_bytes=slack)
+            self._prepared = replace(self.prepared, record=marked(self.prepared.record, adaptive))
 
     def close(self) -> None:
         """Give the device and the pipeline back, however far the start came."""

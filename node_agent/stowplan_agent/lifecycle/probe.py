@@ -18,6 +18,7 @@ import torch
 from stowplan_agent.calibration import Answers, CalibrationError, Observation, Sample, at_target, extrapolate
 from stowplan_agent.inventory.frames import FrameContract
 from stowplan_agent.lifecycle.errors import StartError
+from stowplan_agent.lifecycle.foreseen import Foresight
 from stowplan_agent.lifecycle.session import Session
 from stowplan_agent.lifecycle.shapes import area, describe, lighter, short, work
 from stowplan_agent.lifecycle.shortfall import Shortfall
@@ -49,21 +50,28 @@ class Probed:
 class Probe:
     """Runs watched requests in the placement in force."""
 
-    def __init__(self, session: Session, contract: FrameContract, link: Link) -> None:
-        """``contract`` says which lighter shapes there are."""
+    def __init__(
+        self, session: Session, contract: FrameContract, link: Link, foresight: Foresight | None = None
+    ) -> None:
+        """``contract`` says which lighter shapes there are, ``foresight`` which are certain not to fit."""
         self._session = session
         self._contract = contract
         self._link = link
         self._fits: int | None = None
         """Pixels over all frames that fitted where more did not; None while everything has fitted."""
+        self._foresight = foresight
+        self.warmed: Probed | None = None
+        """The bounded request, once it has run."""
 
     def warm(self, shape: Shape) -> Probed | Shortfall:
         """The shape, or a lighter one; what was short where none fits."""
-        return self._largest(shape, WARM_TRIES)
+        outcome = self._largest(shape, WARM_TRIES)
+        self.warmed = outcome if isinstance(outcome, Probed) else None
+        return outcome
 
     def measure(self, shape: Shape) -> Probed | Shortfall:
         """The shape at its size; where that does not fit, what it would need, from two lighter requests."""
-        probed = self._largest(short(shape))
+        probed = self._largest(self._worth_a_try(short(shape)))
         if isinstance(probed, Shortfall):
             return probed
         probed = self._with_steps(probed, shape.steps)
@@ -133,6 +141,18 @@ class Probe:
         if isinstance(second, Shortfall):  # memory that came and went: one sample has to do
             return None
         return Sample(work(smaller), self._with_steps(second, steps).observations)
+
+    def _worth_a_try(self, shape: Shape) -> Shape:
+        """The shape, or the largest lighter one that may fit; none below what was warmed up with, which did fit."""
+        warmed, foresight = self.warmed, self._foresight
+        while warmed is not None and foresight is not None and work(shape) > work(warmed.shape):
+            shortage = foresight.shortage(warmed.shape, warmed.watched, shape)
+            smaller = lighter(shape, self._contract)
+            if not shortage or smaller is None or work(smaller) < work(warmed.shape):
+                break
+            _log.info("%s is not tried: it would be short of %d bytes at least", describe(shape), shortage)
+            shape = smaller
+        return shape
 
     def _no_larger(self, shape: Shape) -> Shape:
         """The shape, lightened to what is known to fit."""

@@ -22,17 +22,17 @@ REQUEST = (
     seen("vae", "decode", 1, 1000),
     seen(None, "finish", 1, 30),
 )
-SMALL = Extent(area=100, frames=2)
+SMALL = Extent(area=100, tokens=50)
 
 
 @pytest.mark.parametrize(
     ("wanted", "constant", "expected"),
     [
         (SMALL, (), [10, 100, 300, 200, 20, 1000, 30]),
-        (Extent(250, 2), (), [10, 100, 300, 500, 20, 2500, 30]),
-        (Extent(100, 6), (), [10, 100, 300, 600, 20, 1000, 30]),  # causal VAEs decode frame by frame
-        (Extent(250, 6), (), [10, 100, 300, 1500, 20, 2500, 30]),
-        (Extent(250, 6), ("vae",), [10, 100, 300, 1500, 20, 1000, 30]),  # tile by tile
+        (Extent(250, 125), (), [10, 100, 300, 500, 20, 2500, 30]),
+        (Extent(100, 150), (), [10, 100, 300, 600, 20, 1000, 30]),  # causal VAEs decode frame by frame
+        (Extent(250, 375), (), [10, 100, 300, 1500, 20, 2500, 30]),
+        (Extent(250, 375), ("vae",), [10, 100, 300, 1500, 20, 1000, 30]),  # tile by tile
     ],
 )
 def test_what_sees_the_picture_grows_with_it(wanted: Extent, constant: tuple[str, ...], expected: list[int]) -> None:
@@ -40,7 +40,7 @@ def test_what_sees_the_picture_grows_with_it(wanted: Extent, constant: tuple[str
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**3))
-def test_never_less_than_was_seen(area: int, frames: int) -> None:
-    for one, other in zip(REQUEST, at_least(REQUEST, SMALL, Extent(area, frames)), strict=True):
+def test_never_less_than_was_seen(area: int, tokens: int) -> None:
+    for one, other in zip(REQUEST, at_least(REQUEST, SMALL, Extent(area, tokens)), strict=True):
         assert other.activation_bytes >= one.activation_bytes
         assert (other.component, other.passes, other.loose_seconds) == (one.component, one.passes, one.loose_seconds)
