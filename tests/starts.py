@@ -15,9 +15,12 @@ from stowplan_agent.cli.specification import local_spec
 from stowplan_agent.cluster.boot import new_agent
 from stowplan_agent.cluster.local import LocalReporter
 from stowplan_agent.lifecycle import Progress, StartSettings, Startup
+from stowplan_agent.lifecycle.deadlines import phase_deadlines
 from stowplan_agent.lifecycle.preparation import Preparation
 from stowplan_agent.lifecycle.service import Service
+from stowplan_agent.lifecycle.switch import KillSwitch
 from stowplan_agent.serving.door import Door
+from stowplan_agent.serving.drift import DriftWatch
 from stowplan_agent.serving.metrics import AgentMetrics
 from stowplan_agent.serving.requests import GenerationRequest
 from stowplan_agent.transaction import Faults
@@ -62,9 +65,9 @@ class Start:
     def weights_on_device(self) -> int:
         return self.startup.prepared.session.accelerator.counters().weights
 
-    def service(self) -> Service:
-        spec = self.settings.spec
-        return Service(self.startup.prepared, spec, self.startup.preparation.checkpoint, self.progress.metrics)
+    def service(self, drift: DriftWatch | None = None) -> Service:
+        spec, checkpoint = self.settings.spec, self.startup.preparation.checkpoint
+        return Service(self.startup.prepared, spec, checkpoint, self.progress.metrics, drift)
 
     def request(self, **fields: Any) -> GenerationRequest:
         """A user's request at the default shape, unless ``fields`` say otherwise."""
@@ -128,13 +131,14 @@ def begin(
     settings: StartSettings,
     *,
     stop: Callable[[], bool] = lambda: False,
+    switch: KillSwitch | None = None,
     preparation: Preparation | None = None,
 ) -> tuple[Startup, Progress]:
     """A start that has not begun, and its account."""
     torch.set_num_threads(1)
     reporter = LocalReporter(new_agent(datetime.now(UTC), "0"), 8 << 30, io.StringIO())
     progress = Progress(reporter, Door(), AgentMetrics())
-    return Startup(settings, progress, stop=stop, preparation=preparation), progress
+    return Startup(settings, progress, stop=stop, switch=switch, preparation=preparation), progress
 
 
 def start(settings: StartSettings) -> Start:
@@ -144,15 +148,28 @@ def start(settings: StartSettings) -> Start:
 
 
 def begin_again(
-    before: Start, *, faults: str | Faults = "", spec: Mapping[str, Any] | None = None
+    before: Start,
+    *,
+    faults: str | Faults = "",
+    spec: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+    stop: Callable[[], bool] = lambda: False,
+    switch: KillSwitch | None = None,
 ) -> tuple[StartSettings, Startup, Progress]:
-    """The later phases of a start once more, on what ``before`` measured, from its seed placement; not begun yet."""
+    """The later phases of a start once more, on what ``before`` measured, from its seed placement; not begun yet.
+
+    Of ``environment`` only the deadlines count.
+    """
     settings = replace(before.settings, faults=faults if isinstance(faults, Faults) else Faults(faults))
     if spec is not None:
         laid = _laid_over(settings.spec.to_json(exclude_none=True), spec)
         settings = replace(settings, spec=DiffusionDeploymentSpec.model_validate(laid))
+    if environment is not None:
+        deadlines = phase_deadlines(settings.spec, settings.memory_limit, environment)
+        settings = replace(settings, deadlines=deadlines)
     return_to_seed(before)
-    return settings, *begin(settings, preparation=Measured(before.startup.preparation))
+    again = Measured(before.startup.preparation)
+    return settings, *begin(settings, stop=stop, switch=switch, preparation=again)
 
 
 def start_again(before: Start, *, faults: str | Faults = "", spec: Mapping[str, Any] | None = None) -> Start:

@@ -55,6 +55,12 @@ class Env(StrEnum):
     FAULTS = "STOWPLAN_FAULTS"
     """Faults to inject, for tests of the rollback; set through serving.env, never by the operator."""
 
+
+RECORD_DIR: Final = "STOWPLAN_RECORD_DIR"
+"""Environment variable of the server container: directory of stored starts, one file a fingerprint. It may be read-only
+(a ConfigMap's mount), and may be absent: then every start measures anew. Through serving.env it may be any other."""
+STORED_START_PATH: Final = "/v1/stored-start"
+"""GET: the stored start that this boot proved, whose ``fingerprint`` names its file; 404 while there is none."""
 ROLLBACK_FAILED_EXIT: Final = 70
 """Exit code of an agent whose rollback failed: nothing is known to be good any more, so the container starts anew."""
 
@@ -84,6 +90,8 @@ class PlacementCondition(StrEnum):
     """A placement of this boot was taken back; the reason says why."""
     READY = "Ready"
     """This boot serves."""
+    DRIFTED = "Drifted"
+    """Served requests take other seconds or bytes than was promised; absent until enough of them were served."""
 
 
 class PlacementReason(StrEnum):
@@ -96,6 +104,10 @@ class PlacementReason(StrEnum):
     EXTRAPOLATED = "Extrapolated"
     """Calibrated=True: the probe ran at a smaller shape; larger reserves apply. Applied=False: no plan is made from
     what was not measured; the seed placement is served if it proves itself at the declared shape."""
+    REUSED = "Reused"
+    """Calibrated=True: the record of an earlier start on the same kind of machine, whose placement proved itself."""
+    NOT_REUSED = "NotReused"
+    """Calibrated=Unknown: there was a stored start, and it does not hold here; everything is measured anew."""
     STATIC_MODE = "StaticMode"
     """Applied=False: mode Static plans nothing; the seed placement is proven and served."""
     RESIDENCY_DISABLED = "ResidencyDisabled"
@@ -116,6 +128,8 @@ class PlacementReason(StrEnum):
     """Applied=True: the seed placement is the plan, so nothing moved."""
     PINNED = "Pinned"
     """Applied=True: the user's own placement."""
+    STORED_PLACEMENT = "StoredPlacement"
+    """Applied=True: the placement that an earlier start proved, loaded straight to and proven again."""
     APPLY_FAILED = "ApplyFailed"
     """RolledBack=True: a move failed."""
     OUTPUT_DIFFERS = "OutputDiffers"
@@ -126,6 +140,8 @@ class PlacementReason(StrEnum):
     """RolledBack=True: measured peak plus reserve is above the capacity."""
     LEDGER_MISMATCH = "LedgerMismatch"
     """RolledBack=True: ledger and allocator disagree."""
+    DEADLINE_EXCEEDED = "DeadlineExceeded"
+    """A phase took longer than it may; the message says which one, and how long that is."""
     VALIDATION_FAILED = "ValidationFailed"
     """RolledBack=True: the validation run itself raised."""
     PROVEN = "Proven"
@@ -138,6 +154,12 @@ class PlacementReason(StrEnum):
     """Ready=True."""
     STOPPING = "Stopping"
     """Ready=False: the agent was asked to end."""
+    AS_PREDICTED = "AsPredicted"
+    """Drifted=False."""
+    SECONDS_OFF = "SecondsOff"
+    """Drifted=True: requests take other seconds than was promised by more than 10 %."""
+    PEAK_OFF = "PeakOff"
+    """Drifted=True: requests take other device memory than was promised by more than 10 %."""
     FAILED = "Failed"
     """Ready=False, Validated=False: nothing validates; the message says what would help."""
 

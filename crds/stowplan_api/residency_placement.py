@@ -25,6 +25,7 @@ Phase = Literal[
     "Warm",
     "Probe",
     "WarmAgain",
+    "Revalidate",
     "Solve",
     "Apply",
     "Validate",
@@ -33,7 +34,7 @@ Phase = Literal[
     "RolledBack",
     "Failed",
 ]
-"""The start-up phases of RUNTIME.md, in order, and its ends."""
+"""The start-up phases of RUNTIME.md, in order, and its ends. Revalidate proves a stored placement in place of a probe."""
 
 
 class PodReference(Model):

@@ -12,11 +12,7 @@ import torch
 
 from starts import Start, settings_of, start
 from stowplan_agent.lifecycle.service import Service
-from stowplan_agent.serving.metrics import AgentMetrics
-from stowplan_agent.serving.queue import RequestQueue
 from stowplan_agent.serving.requests import Cancelled, Refused
-
-DEADLINE = 120.0
 
 
 @pytest.fixture(scope="module")
@@ -89,40 +85,6 @@ def test_a_cancelled_request_ends_after_its_step_and_gives_its_memory_back(start
     gc.collect()
     # The scheduler keeps its own table of 20 timesteps instead of 2: bytes, no activations.
     assert accelerator.counters().allocated - before < 8192
-
-
-def test_out_of_memory_fails_one_request_and_the_next_one_runs(started: Start, service: Service) -> None:
-    """CASES S4, through the queue as HTTP uses it."""
-    session = started.startup.prepared.session
-    accelerator = session.accelerator
-    metrics = AgentMetrics()
-    queue = RequestQueue(metrics=metrics)
-    queue.open(service.run, service.admit, service.recover)
-    try:
-        good = queue.submit(started.request())
-        assert good.wait(DEADLINE)
-        weights = accelerator.counters().weights
-        room = accelerator.capacity_bytes() - accelerator.outside_bytes() - accelerator.counters().allocated
-        ballast = accelerator.allocate(room - (1 << 20))
-        try:
-            bad = queue.submit(started.request())
-            assert bad.wait(DEADLINE)
-        finally:
-            accelerator.free(ballast)
-        assert bad.error is not None
-        assert bad.error.code == "out_of_memory"
-        assert "Tried to allocate" in bad.error.message
-        assert "only this one ended" in bad.error.message
-        assert accelerator.counters().weights == weights
-        session.check()
-        again = queue.submit(started.request())
-        assert again.wait(DEADLINE)
-        assert again.error is None
-        count = metrics.registry.get_sample_value
-        assert count("stowplan_requests_total", {"status": "out_of_memory"}) == 1
-        assert count("stowplan_requests_total", {"status": "completed"}) == 2
-    finally:
-        assert queue.stop()
 
 
 def test_memory_is_flat_over_many_requests(started: Start, service: Service) -> None:

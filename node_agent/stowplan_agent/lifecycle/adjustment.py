@@ -6,38 +6,59 @@ serve, and where not even the weights come back the process must end.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from stowplan_agent.lifecycle.errors import RollbackFailed, StartError
 from stowplan_agent.lifecycle.facts import bytes_text, infeasible_text, plan_status, summary
+from stowplan_agent.lifecycle.in_force import make_final
 from stowplan_agent.lifecycle.phases import Outcome
 from stowplan_agent.lifecycle.preparation import Prepared
 from stowplan_agent.lifecycle.progress import Progress
 from stowplan_agent.lifecycle.proof import Proof
 from stowplan_agent.lifecycle.settings import StartSettings
-from stowplan_agent.lifecycle.target import Target, choose_target
-from stowplan_agent.planning import cost, solve
-from stowplan_agent.transaction import ApplyError, UndoError, apply, difference
+from stowplan_agent.lifecycle.switch import KillSwitch
+from stowplan_agent.lifecycle.target import Target, choose_target, not_below
+from stowplan_agent.pipeline.request import Stopped
+from stowplan_agent.planning import solve
+from stowplan_agent.transaction import ApplyError, Measured, UndoError, apply, difference, ordered
 from stowplan_api.contract import PlacementCondition, PlacementReason
 
 
 class Adjustment:
     """The phases after the probe, each a method that returns how it ended. One a start."""
 
-    def __init__(self, prepared: Prepared, settings: StartSettings, progress: Progress) -> None:
-        """Everything is in the seed placement of ``prepared``."""
+    def __init__(
+        self,
+        prepared: Prepared,
+        settings: StartSettings,
+        progress: Progress,
+        switch: KillSwitch,
+        interruption: Callable[[], Exception | None],
+    ) -> None:
+        """Everything is in the seed placement of ``prepared``. ``interruption``: why to go no further, if at all."""
         self._prepared = prepared
         self._settings = settings
         self._progress = progress
+        self._switch = switch
+        self._interruption = interruption
         self._proof = Proof(prepared, settings)
         self._chosen: Target | None = None
+
+    @property
+    def moves(self) -> bool:
+        """Whether this start has another placement than the seed one for its target."""
+        return self._chosen is not None and self._chosen.placement != self._prepared.seed
+
+    @property
+    def measured(self) -> Measured | None:
+        """What the proof measured last."""
+        return self._proof.last
 
     def solve(self) -> Outcome:
         """Choose the placement of this start. Raises `StartError` where the user's does not fit, or none does."""
         target = self._chosen = self._choose()
         if target.plan is not None:
             self._progress.facts(plan=plan_status(target.plan))
-        price = cost(self._prepared.record, target.placement)
-        peak = max(max(ranks) for ranks in price.device_bytes)
-        self._progress.metrics.set_predicted(seconds=price.seconds, peak_bytes=peak)
         if difference(self._prepared.session.placement(), target.placement):
             return Outcome.DONE
         if target.reason in (PlacementReason.PLAN_APPLIED, PlacementReason.PINNED):
@@ -46,11 +67,17 @@ class Adjustment:
 
     def apply(self) -> Outcome:
         """Make the moves. Raises `StartError` with every one of them undone, else `RollbackFailed`."""
+        if self._switch.thrown:
+            self._chosen = self._choose()
+            return Outcome.KEEP
         session, target = self._prepared.session, self._target
-        moves = difference(session.placement(), target.placement)
+        prepared = self._prepared
+        moves = ordered(prepared.record, session.placement(), target.placement, prepared.seed)
         try:
-            apply(session.engine, moves, check=session.check, faults=self._settings.faults)
+            apply(session.engine, moves, check=self._between_moves(), faults=self._settings.faults)
         except ApplyError as error:
+            if isinstance(error.cause, (StartError, Stopped)):
+                raise error.cause from None
             reason = PlacementReason.OUT_OF_MEMORY if error.out_of_memory else PlacementReason.APPLY_FAILED
             raise StartError(reason, str(error)) from error
         except UndoError as error:
@@ -59,23 +86,25 @@ class Adjustment:
         return Outcome.DONE
 
     def validate(self) -> Outcome:
-        """Prove what is in force. Raises `StartError`."""
+        """Prove what is in force, and make it final. Raises `StartError`."""
         self._proof.prove(self._progress)
+        make_final(self._prepared.session, self._settings.faults)
         return Outcome.DONE
 
     def roll_back(self, failure: StartError) -> Outcome:
         """Back to the seed placement, which the probe ran in; proven again before anything is served."""
-        session, measured = self._prepared.session, self._proof.last
+        session, measured, seed = self._prepared.session, self._proof.last, self._prepared.seed
         if self._target.reason is PlacementReason.EXTRAPOLATED:
             raise self._nothing_fits(failure)
         text = "" if measured is None else bytes_text(measured.peak_bytes, measured.seconds)
         try:
             self._settings.faults.reach("rollback")
-            apply(session.engine, difference(session.placement(), self._prepared.seed), check=session.check)
+            moves = ordered(self._prepared.record, session.placement(), seed, seed)
+            apply(session.engine, moves, check=session.check)
         except Exception as error:
             message = f"rolling back failed: {error}; it was to undo this: {failure}"
             raise RollbackFailed(PlacementReason.FAILED, message) from error
-        given_up, kept = summary(self._target.placement), summary(self._prepared.seed)
+        given_up, kept = summary(self._target.placement), summary(seed)
         self._progress.rolled_back(failure.reason, str(failure), given_up, kept, text)
         self._progress.condition(PlacementCondition.APPLIED, "False", failure.reason, str(failure))
         try:
@@ -83,14 +112,18 @@ class Adjustment:
         except StartError as error:
             message = f"the seed placement does not validate either: {error}; the planned one failed so: {failure}"
             raise StartError(PlacementReason.FAILED, message) from error
+        try:
+            make_final(session, self._settings.faults)
+        except StartError as error:
+            message = f"rolling back failed: {error}; it was to undo this: {failure}"
+            raise RollbackFailed(PlacementReason.FAILED, message) from error
         return Outcome.DONE
 
-    def commit(self, *, planned: bool) -> str:
-        """What was proven is final: give back what it does not need, report it; the proof in one sentence.
+    def report(self, *, planned: bool) -> str:
+        """Report what was proven and is final; the proof in one sentence.
 
         ``planned``: the target is in force, and not the seed placement after a rollback.
         """
-        self._prepared.session.engine.commit()
         self._proof.report(self._progress, self._target.plan if planned else None)
         return self._proof.sentence()
 
@@ -99,10 +132,23 @@ class Adjustment:
         assert self._chosen is not None, "Solve comes before whatever needs a target"
         return self._chosen
 
+    def _between_moves(self) -> Callable[[], None]:
+        """What is checked after each move: the accounts, and, once, whether to go on at all."""
+        interrupted = False
+
+        def check() -> None:
+            nonlocal interrupted
+            self._prepared.session.check()
+            if not interrupted and (cause := self._interruption()) is not None:
+                interrupted = True  # undoing is checked as well, and must not be broken off
+                raise cause
+
+        return check
+
     def _choose(self) -> Target:
         record, residency = self._prepared.record, self._settings.spec.residency
         current = self._prepared.session.placement()
-        if self._settings.disabled:
+        if self._switch.thrown:
             return self._kept(Target(current, PlacementReason.RESIDENCY_DISABLED), "the seed placement is served")
         if residency.mode == "Static":
             return self._kept(Target(current, PlacementReason.STATIC_MODE), "the seed placement is served")
@@ -111,7 +157,7 @@ class Adjustment:
             message = "the seed placement is served if it proves itself: "
             message += "the declared shape ran out of memory when it was measured"
             return self._kept(Target(current, PlacementReason.EXTRAPOLATED), message)
-        return choose_target(record, residency)
+        return not_below(record, choose_target(record, residency), current, residency.prefer)
 
     def _kept(self, target: Target, message: str) -> Target:
         self._progress.condition(PlacementCondition.APPLIED, "False", target.reason, message)

@@ -26,10 +26,13 @@ from stowplan_agent.lifecycle.progress import Progress
 from stowplan_agent.lifecycle.service import Service, serving_defaults
 from stowplan_agent.lifecycle.settings import StartSettings
 from stowplan_agent.lifecycle.startup import Startup
+from stowplan_agent.lifecycle.switch import KillSwitch
+from stowplan_agent.lifecycle.warm_start import StoredStart
 from stowplan_agent.pipeline.request import Stopped
 from stowplan_agent.serving.app import create_app
 from stowplan_agent.serving.bodies import ServingDefaults
 from stowplan_agent.serving.door import Door
+from stowplan_agent.serving.drift import DriftWatch
 from stowplan_agent.serving.metrics import AgentMetrics
 from stowplan_agent.serving.queue import RequestQueue
 from stowplan_agent.serving.server import start_server
@@ -49,6 +52,8 @@ class Agent:
         self._settings = settings
         self._identity = identity
         self._stop = threading.Event()
+        self._switch = KillSwitch(thrown=settings.disabled)
+        self._stored: StoredStart | None = None
         self._defaults: ServingDefaults | None = None
         self.door = Door()
         self.metrics = AgentMetrics()
@@ -61,7 +66,8 @@ class Agent:
         """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._stop.set())
-        app = create_app(self.door, self.queue, self.metrics, lambda: self._defaults)
+        signal.signal(signal.SIGUSR1, lambda *_: self._switch.throw())
+        app = create_app(self.door, self.queue, self.metrics, lambda: self._defaults, stored=self._stored_start)
         server = start_server(app, self._settings.spec.serving.port)
         reporter = self._reporter()
         try:
@@ -74,11 +80,11 @@ class Agent:
 
     def _start_and_serve(self, reporter: Reporter) -> int:
         progress = Progress(reporter, self.door, self.metrics)
-        startup = Startup(self._settings, progress, stop=self._stop.is_set)
+        startup = Startup(self._settings, progress, stop=self._stop.is_set, switch=self._switch)
         try:
             phase = startup.run()
             if phase in SERVING:
-                self._open(startup)
+                self._open(startup, progress)
                 progress.open_door()
             elif self._identity is None:
                 assert startup.error is not None, "a start that failed knows why"
@@ -93,11 +99,16 @@ class Agent:
         progress.condition(PlacementCondition.READY, "False", PlacementReason.STOPPING, "the agent was asked to stop")
         return 0
 
-    def _open(self, startup: Startup) -> None:
+    def _open(self, startup: Startup, progress: Progress) -> None:
         spec, checkpoint = self._settings.spec, startup.preparation.checkpoint
         self._defaults = serving_defaults(spec, frame_contract(checkpoint), self._settings.environment)
-        service = Service(startup.prepared, spec, checkpoint, self.metrics)
+        self._stored = startup.warm_start.stored
+        drift = DriftWatch(self.metrics, progress.drifted)
+        service = Service(startup.prepared, spec, checkpoint, self.metrics, drift)
         self.queue.open(service.run, service.admit, service.recover)
+
+    def _stored_start(self) -> str | None:
+        return None if self._stored is None else self._stored.text()
 
     def _reporter(self) -> Reporter:
         agent = new_agent(datetime.now(UTC), __version__)

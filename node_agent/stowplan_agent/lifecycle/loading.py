@@ -1,9 +1,9 @@
-"""Reading the weights straight to where the seed placement has them, and the link that they came over."""
+"""Reading the weights straight to where they are wanted: to the seed placement, or to one that was proven before."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -26,58 +26,91 @@ from stowplan_agent.weights import EntryError, WeightsEngine
 from stowplan_agent.weights.adoption import AdoptionError
 from stowplan_api.contract import PlacementReason
 from stowplan_api.placement import Placement
-from stowplan_api.record import Link
+from stowplan_api.record import Component, Link
 
 _log = logging.getLogger(__name__)
 LINK_SHARE: Final = 8
 """The link is measured with at most this part of the device's free memory."""
+Choose = Callable[[Sequence[Component]], Placement | None]
+"""Where components that have just been found are to be loaded to; None: to the seed placement."""
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A pipeline under management, in its seed placement."""
+    """A pipeline under management."""
 
     session: Session
-    seed: Placement
-    link: Link
     machine: Machine
-    """The limits, with what the driver refused to lock."""
+    """The limits; once `into_seed` was called, with what the driver refused to lock."""
+    seed: Placement
+    """Where a start begins to measure; everything is there once `into_seed` was called."""
 
 
-def load(survey: Survey, settings: StartSettings, stop: Callable[[], bool]) -> Loaded:
-    """Load the pipeline. Raises `StartError` naming what is bad, or what is short, with nothing locked any more."""
+def load(survey: Survey, settings: StartSettings, stop: Callable[[], bool], choose: Choose | None = None) -> Loaded:
+    """Load the pipeline to where ``choose`` has it, which may raise torch.OutOfMemoryError and `EntryError`: then to
+    the seed placement.
+
+    Raises `StartError` naming what is bad, or what is short, with nothing locked any more.
+    """
     engine = WeightsEngine(survey.accelerator)
     try:
-        return _load(survey, settings, stop, engine)
+        return _load(survey, settings, stop, engine, choose)
     except BaseException as error:
         engine.close()
-        if isinstance(error, (LoadError, AdoptionError, EntryError, OSError)):
-            raise StartError(PlacementReason.MODEL_INVALID, str(error)) from error
-        if isinstance(error, torch.OutOfMemoryError):
-            shortfall = Shortfall.of(error, "loading")
-            raise too_small(shortfall, survey.checkpoint.name, survey.machine) from error
+        if (told := _start_error(error, survey)) is not None:
+            raise told from error
         raise
 
 
-def _load(survey: Survey, settings: StartSettings, stop: Callable[[], bool], engine: WeightsEngine) -> Loaded:
-    accelerator, machine, spec = survey.accelerator, survey.machine, settings.spec
-    pipeline = HostedPipeline.load(survey.checkpoint.path, spec.model.dtype, accelerator.device)
+def into_seed(loaded: Loaded, survey: Survey) -> tuple[Loaded, Link]:
+    """Put everything into the seed placement, from wherever it is, and measure the link there.
+
+    Raises `StartError` where memory is short, with every component in one of the two placements.
+    """
+    session, accelerator = loaded.session, loaded.session.accelerator
+    try:
+        machine = _heeding_refused_locks(session.engine, loaded.machine)
+        seed = with_pins(loaded.seed, session.engine.describe(), machine.pinnable_bytes)
+        link = measure_link(accelerator, budget_bytes=_room(accelerator) // LINK_SHARE)
+        for entry in seed.components:
+            session.engine.place(entry)
+        session.check()
+    except Exception as error:
+        if (told := _start_error(error, survey)) is not None:
+            raise told from error
+        raise
+    return Loaded(session, machine, seed), link
+
+
+def _load(
+    survey: Survey,
+    settings: StartSettings,
+    stop: Callable[[], bool],
+    engine: WeightsEngine,
+    choose: Choose | None,
+) -> Loaded:
+    machine, spec = survey.machine, settings.spec
+    pipeline = HostedPipeline.load(survey.checkpoint.path, spec.model.dtype, survey.accelerator.device)
     check_layers(survey.found, pipeline.modules())
-    engine.adopt(
-        pipeline.modules(),
-        lambda parts: seed_placement(parts, ranks=1, host_bytes=machine.host_bytes),
-        converted_from=pipeline.deferred.source_of,
-    )
+
+    def seed(parts: Sequence[Component]) -> Placement:
+        return seed_placement(parts, ranks=1, host_bytes=machine.host_bytes)
+
+    def adopt(where: Callable[[Sequence[Component]], Placement]) -> None:
+        engine.adopt(pipeline.modules(), where, converted_from=pipeline.deferred.source_of)
+
+    try:
+        adopt(lambda parts: (choose(parts) if choose is not None else None) or seed(parts))
+    except (EntryError, torch.OutOfMemoryError):
+        if choose is None:
+            raise
+        adopt(seed)  # what is not managed yet; the rest follows from wherever it is
     pipeline.deferred.settle_all()  # what only a fixed component has
-    check_fixed(spec.residency.prefer, engine.describe())
+    parts = engine.describe()
+    check_fixed(spec.residency.prefer, parts)
     pipeline.rewrite_within(lambda: engine.rewriting(read_host(settings).headroom))
-    session = Session(accelerator, pipeline, engine, stop=stop)
-    machine = _heeding_refused_locks(engine, machine)
-    link = measure_link(accelerator, budget_bytes=_room(accelerator) // LINK_SHARE)
-    seed = with_pins(session.placement(), engine.describe(), machine.pinnable_bytes)
-    for entry in seed.components:
-        engine.place(entry)
-    return Loaded(session, seed, link, machine)
+    session = Session(survey.accelerator, pipeline, engine, stop=stop)
+    return Loaded(session, machine, with_pins(seed(parts), parts, machine.pinnable_bytes))
 
 
 def _heeding_refused_locks(engine: WeightsEngine, machine: Machine) -> Machine:
@@ -91,3 +124,12 @@ def _heeding_refused_locks(engine: WeightsEngine, machine: Machine) -> Machine:
 
 def _room(accelerator: Accelerator) -> int:
     return max(0, accelerator.capacity_bytes() - accelerator.outside_bytes() - accelerator.counters().allocated)
+
+
+def _start_error(error: BaseException, survey: Survey) -> StartError | None:
+    """What a failure of loading is to a start: bad input, too little memory; None: what it was."""
+    if isinstance(error, (LoadError, AdoptionError, EntryError, OSError)):
+        return StartError(PlacementReason.MODEL_INVALID, str(error))
+    if isinstance(error, torch.OutOfMemoryError):
+        return too_small(Shortfall.of(error, "loading"), survey.checkpoint.name, survey.machine)
+    return None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from stowplan_agent import inventory
-from stowplan_agent.calibration import CalibrationError, Machine, build_record
+from stowplan_agent.calibration import CalibrationError, Machine, Observation, build_record
 from stowplan_agent.lifecycle.errors import StartError
 from stowplan_agent.lifecycle.limits import host_room, read_host
 from stowplan_agent.lifecycle.loading import Loaded
@@ -17,10 +17,12 @@ from stowplan_agent.lifecycle.survey import Survey
 from stowplan_agent.weights.ledger import Tier
 from stowplan_api.contract import PlacementReason
 from stowplan_api.diffusion_deployment import Shape
-from stowplan_api.record import CalibrationRecord, Component, ModelIdentity
+from stowplan_api.record import CalibrationRecord, Component, Link, ModelIdentity
 
 
-def record_of(survey: Survey, loaded: Loaded, settings: StartSettings, probed: Sequence[Probed]) -> CalibrationRecord:
+def record_of(
+    survey: Survey, loaded: Loaded, settings: StartSettings, link: Link, probed: Sequence[Probed]
+) -> CalibrationRecord:
     """The record of the declared shapes, one `Probed` for each. Raises `StartError` where they run different things."""
     shapes = settings.spec.workload.shapes
     pipeline, parts = loaded.session.pipeline, loaded.session.engine.describe()
@@ -40,12 +42,28 @@ def record_of(survey: Survey, loaded: Loaded, settings: StartSettings, probed: S
             },
             parts,
             machine_now(loaded, settings),
-            loaded.link,
+            link,
             provenance=_provenance(loaded, pairs, parts),
             extrapolated=any(work(measured) != work(shape) for shape, measured in pairs),
         )
     except CalibrationError as error:
         raise StartError(PlacementReason.SPEC_INVALID, str(error)) from error
+
+
+def as_run(
+    record: CalibrationRecord, loaded: Loaded, shape: Shape, observations: Sequence[Observation]
+) -> CalibrationRecord:
+    """The record of the one request that ran, or would run, beside that of the declared ones: of ``shape``, in its
+    steps.
+    """
+    rank, node = record.ranks[0], record.nodes[0]
+    machine = replace(
+        loaded.machine,
+        outside_bytes=rank.outside_bytes,
+        host_bytes=node.host_bytes,
+        pinnable_bytes=node.pinnable_bytes,
+    )
+    return build_record(record.model, {workload_of(shape): observations}, record.components, machine, rank.link)
 
 
 def machine_now(loaded: Loaded, settings: StartSettings) -> Machine:

@@ -28,7 +28,8 @@ def calibrate_offline(
 ) -> CalibrationRecord:
     """Run the phases up to the second warm-up; the record. Raises `StartError` in one sentence, and `FaultError`."""
     limit_threads()
-    settings = replace(StartSettings.read(spec, environment, memory_limit=memory_limit), accelerator=accelerator)
+    read = StartSettings.read(spec, environment, memory_limit=memory_limit)
+    settings = replace(read, accelerator=accelerator, record_dir=None)  # a record is to be measured, not found
     reporter = LocalReporter(new_agent(datetime.now(UTC), __version__), memory_limit or 0)
     startup = Startup(settings, Progress(reporter, Door(), AgentMetrics()))
     try:

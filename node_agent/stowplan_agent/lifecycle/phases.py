@@ -1,8 +1,9 @@
 """The start-up as one explicit state machine: phase and outcome give the next phase. Pure.
 
 A start makes at most one adjustment: from Solve or from a failed validation no path leads back to Solve. From every
-phase something leads to an end, and the only ends that serve are Ready and RolledBack, which lie behind Validate or
-RollBack.
+phase something leads to an end, and the only ends that serve are Ready and RolledBack, which lie behind Validate,
+Revalidate or RollBack. A start that reuses a stored placement goes from Warm to Revalidate; whatever is wrong with it
+leads on to Probe, as if it had never been there.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ class Outcome(StrEnum):
     DONE = "Done"
     KEEP = "Keep"
     """Nothing is to be moved: prove what is in force."""
+    REUSED = "Reused"
+    """Everything lies where a stored placement has it: prove that, and measure nothing."""
+    STALE = "Stale"
+    """The stored placement does not hold here; everything is in the seed placement again."""
     FAILED = "Failed"
 
 
@@ -30,7 +35,11 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Outcome], Phase]] = {
     ("Load", Outcome.DONE): "Warm",
     ("Load", Outcome.FAILED): "Failed",
     ("Warm", Outcome.DONE): "Probe",
+    ("Warm", Outcome.REUSED): "Revalidate",
     ("Warm", Outcome.FAILED): "Failed",
+    ("Revalidate", Outcome.DONE): "Ready",
+    ("Revalidate", Outcome.STALE): "Probe",
+    ("Revalidate", Outcome.FAILED): "Failed",
     ("Probe", Outcome.DONE): "WarmAgain",
     ("Probe", Outcome.FAILED): "Failed",
     ("WarmAgain", Outcome.DONE): "Solve",
@@ -39,6 +48,7 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Outcome], Phase]] = {
     ("Solve", Outcome.KEEP): "Validate",
     ("Solve", Outcome.FAILED): "Failed",
     ("Apply", Outcome.DONE): "Validate",
+    ("Apply", Outcome.KEEP): "Validate",
     ("Apply", Outcome.FAILED): "RollBack",
     ("Validate", Outcome.DONE): "Ready",
     ("Validate", Outcome.FAILED): "RollBack",

@@ -18,8 +18,8 @@ from stowplan_agent.calibration import disagreeing, marked
 from stowplan_agent.lifecycle.errors import StartError
 from stowplan_agent.lifecycle.foreseen import Foresight
 from stowplan_agent.lifecycle.limits import device_reserve, too_small
-from stowplan_agent.lifecycle.loading import Loaded, load
-from stowplan_agent.lifecycle.measuring import record_of
+from stowplan_agent.lifecycle.loading import Choose, Loaded, into_seed, load
+from stowplan_agent.lifecycle.measuring import as_run, record_of
 from stowplan_agent.lifecycle.probe import Probe, Probed
 from stowplan_agent.lifecycle.session import Session, stretches_of
 from stowplan_agent.lifecycle.settings import StartSettings
@@ -27,11 +27,11 @@ from stowplan_agent.lifecycle.shapes import bounded
 from stowplan_agent.lifecycle.shortfall import Shortfall
 from stowplan_agent.lifecycle.survey import Survey, take_survey
 from stowplan_agent.transaction import Reference
+from stowplan_agent.weights import Timeline
 from stowplan_agent.weights.timeline import Stretch
 from stowplan_api.diffusion_deployment import Shape
 from stowplan_api.placement import Placement
 from stowplan_api.record import CalibrationRecord
-
 
 ADAPTIVE_SHARE: Final = 4
 """Activations that differ by less than this part of the reserve are no reason to keep more of it."""
@@ -43,21 +43,26 @@ class Prepared:
 
     session: Session
     record: CalibrationRecord
+    as_run: CalibrationRecord
+    """Of the reference's own request, in its few steps: what a proof, which runs the same, is compared with."""
     seed: Placement
     reference: Reference
     reference_shape: Shape
     """What the reference ran: the declared shape in a few steps, or the lighter one that was measured instead."""
     reference_calls: Sequence[Stretch]
     """What that request called."""
+    step_calls: Sequence[Stretch] = ()
+    """What one step at full shape calls; empty where nobody asks."""
 
 
 class Preparation:
     """Runs the phases in order, each a method; holds what they leave for one another."""
 
     def __init__(self, settings: StartSettings, stop: Callable[[], bool] = lambda: False) -> None:
-        """Nothing is touched yet. ``stop`` ends a request between two steps."""
-        self._settings = settings
-        self._stop = stop
+        """Nothing is touched yet."""
+        self.stop = stop
+        """Asked after each step of a request: true ends it with `Stopped`."""
+        self.settings = settings
         self._survey: Survey | None = None
         self._loaded: Loaded | None = None
         self._prepared: Prepared | None = None
@@ -92,44 +97,65 @@ class Preparation:
 
     def take_inventory(self) -> None:
         """Headers, configs and limits; refuse what cannot work before a weight is read."""
-        self._survey = take_survey(self._settings)
+        self._survey = take_survey(self.settings)
 
-    def load(self) -> None:
-        """Read the weights straight into the seed placement."""
-        self._loaded = load(self.survey, self._settings, self._stop)
-        contract, loaded = self.survey.contract, self.loaded
-        foresight = Foresight(loaded.session, contract, loaded.link, loaded.machine)
-        self._probe = Probe(loaded.session, contract, loaded.link, foresight)
+    def load(self, choose: Choose | None = None) -> None:
+        """Read the weights straight to where ``choose`` has them; where it has no opinion, to the seed placement."""
+        self._loaded = load(self.survey, self.settings, self._stopped, choose)
+        if choose is None:
+            self.settle()
+
+    def settle(self) -> None:
+        """Put everything into the seed placement, from wherever it is: here a start begins to measure."""
+        self._loaded, link = into_seed(self.loaded, self.survey)
+        contract, machine = self.survey.contract, self.loaded.machine
+        self._link = link
+        self._probe = Probe(self.session, contract, link, Foresight(self.session, contract, link, machine))
 
     def warm(self) -> None:
         """One bounded request, lighter ones if it runs out of memory."""
-        self._tried(self._probe.warm(bounded(self._settings.spec.workload.shapes[0], self.survey.contract)))
+        self._tried(self._probe.warm(bounded(self.settings.spec.workload.shapes[0], self.survey.contract)))
+
+    def warm_as_loaded(self) -> str:
+        """The bounded request in whatever placement there is; digest of its output. Raises torch.OutOfMemoryError."""
+        shape = bounded(self.settings.spec.workload.shapes[0], self.survey.contract)
+        return self.session.measure(shape, Timeline()).digest
 
     def probe(self) -> None:
         """Every declared shape once; where memory runs out, lighter ones, and what follows from them."""
-        probed = [self._tried(self._probe.measure(shape)) for shape in self._settings.spec.workload.shapes]
+        probed = [self._tried(self._probe.measure(shape)) for shape in self.settings.spec.workload.shapes]
         first = probed[0]
         assert first.measured.seconds is not None
+        record = record_of(self.survey, self.loaded, self.settings, self._link, probed)
+        # To prove one step later, what it calls must be known; nobody asks for it where nothing is stored.
+        one = self.settings.record_dir is not None and not record.extrapolated
         self._prepared = Prepared(
             session=self.session,
-            record=record_of(self.survey, self.loaded, self._settings, probed),
+            record=record,
+            as_run=as_run(record, self.loaded, first.shape, first.watched),
             seed=self.loaded.seed,
             reference=Reference(first.measured.digest, first.measured.seconds),
             reference_shape=first.shape,
             reference_calls=stretches_of(first.watched),
+            step_calls=stretches_of(self._probe.with_steps(first, 1).observations) if one else (),
         )
 
-    def warm_again(self) -> None:
-        """The bounded request once more, so that serving starts from a serving-shaped allocator."""
+    def warm_again(self) -> str:
+        """The bounded request once more, so that serving starts from a serving-shaped allocator; its digest."""
         shape = bounded(self.prepared.reference_shape, self.survey.contract)
         try:
-            _, again = self.session.watch(shape, self.loaded.link)
+            measured, again = self.session.watch(shape, self._link)
         except torch.OutOfMemoryError as error:
             raise self._too_small(Shortfall.of(error, "warming up again", shape)) from error
         if (before := self._probe.warmed) is not None and before.shape == shape:
             slack = device_reserve(self.loaded.machine) // ADAPTIVE_SHARE
             adaptive = disagreeing(before.watched, again, slack_bytes=slack)
             self._prepared = replace(self.prepared, record=marked(self.prepared.record, adaptive))
+        return measured.digest
+
+    def take_over(self, prepared: Prepared) -> None:
+        """What an earlier start measured, in place of measuring."""
+        self._prepared = prepared
 
     def close(self) -> None:
         """Give the device and the pipeline back, however far the start came."""
@@ -137,6 +163,9 @@ class Preparation:
             self._loaded.session.engine.close()
         if self._survey is not None:
             self._survey.accelerator.close()
+
+    def _stopped(self) -> bool:
+        return self.stop()
 
     def _tried(self, outcome: Probed | Shortfall) -> Probed:
         if isinstance(outcome, Shortfall):

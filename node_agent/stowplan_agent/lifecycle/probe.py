@@ -74,15 +74,15 @@ class Probe:
         probed = self._largest(self._worth_a_try(short(shape)))
         if isinstance(probed, Shortfall):
             return probed
-        probed = self._with_steps(probed, shape.steps)
+        probed = self.with_steps(probed, shape.steps)
         if work(probed.shape) == work(shape):
             return probed
         measured = Sample(work(probed.shape), probed.observations)
         smaller = self._second_sample(probed.shape, shape.steps)
         return replace(probed, observations=extrapolate(measured, smaller, work(shape)))
 
-    def _with_steps(self, probed: Probed, steps: int) -> Probed:
-        """What a request of so many steps would have given."""
+    def with_steps(self, probed: Probed, steps: int) -> Probed:
+        """What a request of so many steps would have given. Raises `StartError`, and `Stopped`."""
         if probed.shape.steps == steps:
             return probed
         shape = probed.shape.model_copy(update={"steps": steps})
@@ -140,7 +140,7 @@ class Probe:
         second = self._attempt(smaller)
         if isinstance(second, Shortfall):  # memory that came and went: one sample has to do
             return None
-        return Sample(work(smaller), self._with_steps(second, steps).observations)
+        return Sample(work(smaller), self.with_steps(second, steps).observations)
 
     def _worth_a_try(self, shape: Shape) -> Shape:
         """The shape, or the largest lighter one that may fit; none below what was warmed up with, which did fit."""

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import logging
+import math
+import sys
+import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 from stowplan_agent.cluster.reporter import Reporter
+from stowplan_agent.lifecycle.deadlines import too_long
 from stowplan_agent.lifecycle.phases import SERVING
 from stowplan_agent.serving.door import Door
+from stowplan_agent.serving.drift import Drift
 from stowplan_agent.serving.metrics import AgentMetrics
 from stowplan_api.conditions import Status, set_condition, shorten, timestamp
 from stowplan_api.contract import PlacementCondition, PlacementReason
@@ -41,18 +46,20 @@ class Progress:
         self._now = now
         self._monotonic = monotonic
         self._began = monotonic()
+        self._lock = threading.RLock()  # a deadline's timer and the worker that serves have something to say as well
 
     @property
     def status(self) -> ResidencyPlacementStatus:
         """What was reported last."""
         return self._status
 
-    def begin(self, phase: Phase) -> None:
-        """A phase begins."""
+    def begin(self, phase: Phase, deadline: float = math.inf) -> None:
+        """A phase begins, which may take ``deadline`` seconds."""
         self._began = self._monotonic()
         self.door.phase = phase
         self.door.message = f"the placement of this boot is not validated yet: {phase}"
-        _log.info("phase %s", phase)
+        self.metrics.set_phase_deadline(phase, deadline)
+        _log.info("phase %s, which may take %.0f s", phase, deadline)
         started = PhaseStatus(name=phase, started_at=timestamp(self._now()))
         self._set(phase=phase, phases=(*self._status.phases, started))
 
@@ -69,10 +76,29 @@ class Progress:
 
     def condition(self, type_: PlacementCondition, status: Status, reason: PlacementReason, message: str) -> None:
         """Set one condition."""
-        conditions = set_condition(
-            self._status.conditions, type_, status, reason, message, generation=self._generation, now=self._now()
-        )
-        self._set(conditions=conditions)
+        with self._lock:
+            conditions = set_condition(
+                self._status.conditions, type_, status, reason, message, generation=self._generation, now=self._now()
+            )
+            self._set(conditions=conditions)
+
+    def late(self, phase: Phase, seconds: float) -> None:
+        """A phase is past its deadline of so many seconds, and may never end: say so at once."""
+        message = too_long(phase, seconds)
+        _log.error("%s", message)
+        self.door.message = message
+        self.condition(PlacementCondition.VALIDATED, "False", PlacementReason.DEADLINE_EXCEEDED, message)
+        self.condition(PlacementCondition.READY, "False", PlacementReason.DEADLINE_EXCEEDED, message)
+
+    def drifted(self, drift: Drift) -> None:
+        """Served requests take, or no longer take, other seconds or bytes than was promised."""
+        reason = PlacementReason.AS_PREDICTED
+        for verdict, off in ((drift.peak, PlacementReason.PEAK_OFF), (drift.seconds, PlacementReason.SECONDS_OFF)):
+            if verdict is not None and verdict.drifted:
+                reason = off
+        status: Status = "False" if reason is PlacementReason.AS_PREDICTED else "True"
+        _log.log(logging.WARNING if status == "True" else logging.INFO, "%s", drift.sentence())
+        self.condition(PlacementCondition.DRIFTED, status, reason, drift.sentence())
 
     def rolled_back(self, reason: PlacementReason, message: str, old: str, new: str, measured: str) -> None:
         """A placement was taken back: ``old`` is what was given up, ``new`` what is in force."""
@@ -112,7 +138,13 @@ class Progress:
         self.condition(PlacementCondition.READY, "True", PlacementReason.SERVING, "requests are served")
 
     def _set(self, **fields: Any) -> None:
-        status = self._status.model_copy(update={"observed_generation": self._generation, **fields})
-        if status != self._status:
+        with self._lock:
+            status = self._status.model_copy(update={"observed_generation": self._generation, **fields})
+            if status == self._status:
+                return
             self._status = status
-            self._reporter.report(status)
+            try:
+                sys.audit("stowplan.report")
+                self._reporter.report(status)
+            except Exception as error:  # nothing that is said of a start may stop it; the next status says it as well
+                _log.warning("the status cannot be reported now: %s", error)

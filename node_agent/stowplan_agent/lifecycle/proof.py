@@ -7,22 +7,22 @@ reference of the same shape.
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 import torch
 
 from stowplan_agent.accelerators.shortage import first_sentence
 from stowplan_agent.lifecycle.errors import StartError
-from stowplan_agent.lifecycle.facts import component_status, rank_status, resident_text
+from stowplan_agent.lifecycle.in_force import SEED, report
+from stowplan_agent.lifecycle.prediction import promise
 from stowplan_agent.lifecycle.preparation import Prepared
 from stowplan_agent.lifecycle.progress import Progress
 from stowplan_agent.lifecycle.settings import StartSettings
 from stowplan_agent.lifecycle.shapes import describe
 from stowplan_agent.planning.limits import reserve_bytes
-from stowplan_agent.serving.metrics import ComponentBytes
-from stowplan_agent.transaction import Criteria, Measured, judge
+from stowplan_agent.transaction import Criteria, Faults, Measured, judge
 from stowplan_agent.weights import LedgerError, Timeline
-from stowplan_agent.weights.ledger import Tier
 from stowplan_api.contract import PlacementReason
 from stowplan_api.plan import Plan
 from stowplan_api.residency_placement import ValidationStatus
@@ -48,27 +48,23 @@ class Proof:
         )
         self.last: Measured | None = None
         """What was measured last."""
+        self.promised_seconds = 0.0
+        """What that request was to take."""
 
     def prove(self, progress: Progress) -> None:
         """Run and judge. Raises `StartError` with the first criterion that failed; `last` has the numbers."""
         prepared, session = self._prepared, self._prepared.session
-        lightened = prepared.reference_shape != self._shape
         try:
             if self._faults.fires("validate.run"):
                 raise torch.OutOfMemoryError("fault validate.run was injected by STOWPLAN_FAULTS")
-            expected = () if lightened else prepared.reference_calls
-            measured = session.measure(self._shape, Timeline(expected))
-            if lightened:
-                # Bits and seconds are judged on the shape that has a reference, memory on the declared one.
-                light = session.measure(prepared.reference_shape, Timeline(prepared.reference_calls))
-                measured = replace(measured, digest=light.digest, seconds=light.seconds)
+            measured = self._measured()
         except torch.OutOfMemoryError as error:
             raise StartError(
                 PlacementReason.OUT_OF_MEMORY, f"the validation request ran out of memory: {first_sentence(error)}"
             ) from error
-        self.last = measured = self._perturbed(measured)
+        self.last = measured = perturbed(measured, self._faults, self._criteria.capacity_bytes)
         assert measured.seconds is not None
-        progress.metrics.set_measured(seconds=measured.seconds, peak_bytes=measured.peak_bytes)
+        self._compare(progress, measured)
         progress.facts(
             validation=ValidationStatus(
                 milliseconds=round(measured.seconds * 1000),
@@ -85,49 +81,72 @@ class Proof:
         if findings:
             raise StartError(findings[0].reason, "; ".join(finding.message for finding in findings))
 
+    def _measured(self) -> Measured:
+        """What the request gives; the second one where the first ran out of memory, and all of that came back.
+
+        The cache is emptied between them: memory that was free in pieces may do then.
+        """
+        accelerator = self._prepared.session.accelerator
+        gc.collect()
+        held = accelerator.counters().allocated
+        try:
+            return self._request()
+        except torch.OutOfMemoryError:
+            if accelerator.counters().allocated > held:
+                raise
+        return self._request()
+
+    def _request(self) -> Measured:
+        prepared, session = self._prepared, self._prepared.session
+        lightened = prepared.reference_shape != self._shape
+        expected = () if lightened else prepared.reference_calls
+        measured = session.measure(self._shape, Timeline(expected))
+        if lightened:
+            # Bits and seconds are judged on the shape that has a reference, memory on the declared one.
+            light = session.measure(prepared.reference_shape, Timeline(prepared.reference_calls))
+            measured = replace(measured, digest=light.digest, seconds=light.seconds)
+        return measured
+
     def sentence(self) -> str:
         """The proof in one sentence, for the condition."""
         measured, reference = self.last, self._prepared.reference
         assert measured is not None and measured.seconds is not None
         bits = "bit-equal" if measured.digest == reference.digest else "not compared bit by bit"
         shape = describe(self._prepared.reference_shape)
-        return f"{bits}; {shape} in {measured.seconds:.3f} s, {reference.seconds:.3f} s with everything streamed"
+        return (
+            f"{bits}; {shape} in {measured.seconds:.3f} s ({self.promised_seconds:.3f} s predicted), "
+            f"{reference.seconds:.3f} s with everything streamed"
+        )
 
     def report(self, progress: Progress, plan: Plan | None) -> None:
         """Status and metrics of the placement in force, from the ledger and the last measurement."""
-        prepared, record = self._prepared, self._prepared.record
-        engine = prepared.session.engine
-        ledger = engine.ledger
         assert self.last is not None
-        parts = tuple(component_status(part, engine.entry(part.name), ledger) for part in record.components)
-        rank = rank_status(record, self.reserve_bytes, self.last.peak_bytes, ledger)
-        progress.facts(components=parts, ranks=(rank,), resident=resident_text(parts))
-        metrics = progress.metrics
-        metrics.set_device_memory(0, "capacity", rank.capacity_bytes)
-        metrics.set_device_memory(0, "reserve", rank.reserve_bytes)
-        metrics.set_device_memory(0, "peak", rank.peak_bytes)
-        metrics.set_device_memory(0, "used", ledger.total(Tier.DEVICE) + record.ranks[0].outside_bytes)
-        metrics.set_host_pinned(ledger.total(Tier.PINNED), record.nodes[0].pinnable_bytes)
-        metrics.set_components(
-            {
-                part.name: ComponentBytes(
-                    ledger.held(part.name, Tier.DEVICE),
-                    ledger.held(part.name, Tier.PINNED),
-                    ledger.held(part.name, Tier.PAGEABLE),
-                )
-                for part in record.components
-            }
+        report(
+            progress,
+            self._prepared.session,
+            self._prepared.record,
+            plan=plan.id if plan else SEED,
+            reserve_bytes=self.reserve_bytes,
+            peak_bytes=self.last.peak_bytes,
         )
-        facts = prepared.session.accelerator.facts
-        uuid = facts.uuid if facts and facts.uuid else ""
-        metrics.set_placement(plan=plan.id if plan else "seed", device=rank.device, uuid=uuid, product=rank.device)
 
-    def _perturbed(self, measured: Measured) -> Measured:
-        """The measurement, or what an injected fault makes of it."""
-        if self._faults.fires("validate.output"):
-            measured = replace(measured, digest="0" * len(measured.digest))
-        if self._faults.fires("validate.seconds") and measured.seconds is not None:
-            measured = replace(measured, seconds=measured.seconds * 10 + 1)
-        if self._faults.fires("validate.memory"):
-            measured = replace(measured, peak_bytes=self._criteria.capacity_bytes + 1)
-        return measured
+    def _compare(self, progress: Progress, measured: Measured) -> None:
+        """Set what was promised beside what was measured: both of the request that ran."""
+        prepared, record = self._prepared, self._prepared.record
+        placement = prepared.session.placement()
+        declared = promise(record, placement, record.workloads[0])
+        self.promised_seconds = promise(prepared.as_run, placement, prepared.as_run.workloads[0]).seconds
+        assert measured.seconds is not None
+        progress.metrics.set_predicted(seconds=self.promised_seconds, peak_bytes=declared.peak_bytes)
+        progress.metrics.set_measured(seconds=measured.seconds, peak_bytes=measured.peak_bytes)
+
+
+def perturbed(measured: Measured, faults: Faults, capacity_bytes: int) -> Measured:
+    """The measurement, or what an injected fault makes of it."""
+    if faults.fires("validate.output"):
+        measured = replace(measured, digest="0" * len(measured.digest))
+    if faults.fires("validate.seconds") and measured.seconds is not None:
+        measured = replace(measured, seconds=measured.seconds * 10 + 1)
+    if faults.fires("validate.memory"):
+        measured = replace(measured, peak_bytes=capacity_bytes + 1)
+    return measured

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -13,15 +14,19 @@ import torch
 from stowplan_agent import inventory
 from stowplan_agent.accelerators.shortage import first_sentence
 from stowplan_agent.inventory.frames import FrameContract
+from stowplan_agent.lifecycle.admission import refusal
+from stowplan_agent.lifecycle.prediction import Promise, Size, promises
 from stowplan_agent.lifecycle.preparation import Prepared
 from stowplan_agent.lifecycle.session import timeline_of
-from stowplan_agent.lifecycle.shapes import work
 from stowplan_agent.pipeline import PipelineRequest
 from stowplan_agent.pipeline.request import Stopped
 from stowplan_agent.serving.bodies import ServingDefaults
+from stowplan_agent.serving.drift import DriftWatch
 from stowplan_agent.serving.metrics import AgentMetrics
 from stowplan_agent.serving.requests import Cancelled, GenerationRequest, GenerationResult, Refused
+from stowplan_agent.transaction import Measured
 from stowplan_api.diffusion_deployment import DiffusionDeploymentSpec
+from stowplan_api.record import Workload
 
 FPS = 16
 """Frames a second of the videos: what Wan was trained at."""
@@ -35,26 +40,31 @@ class Service:
     spec: DiffusionDeploymentSpec
     checkpoint: inventory.Checkpoint
     metrics: AgentMetrics
+    drift: DriftWatch | None = None
+    """Who hears what each request took."""
+
+    @cached_property
+    def promised(self) -> Mapping[Size, tuple[Workload, Promise]]:
+        """What was promised of the declared shapes in the placement in force."""
+        return promises(self.prepared.record, self.prepared.session.placement())
 
     def admit(self, request: GenerationRequest) -> None:
         """Refuse, with numbers, what is larger than what was measured: the declared shapes, the longest prompt."""
         pipeline = self.prepared.session.pipeline
         if pipeline.needs_image:
             raise Refused(f"{self.checkpoint.pipeline} begins with an image, and requests of this version have none")
-        if (refusal := pipeline.prompts.refusal(request.prompt, request.negative_prompt)) is not None:
-            raise Refused(refusal)
+        if (too_long := pipeline.prompts.refusal(request.prompt, request.negative_prompt)) is not None:
+            raise Refused(too_long)
         try:
             inventory.check_shape(self.checkpoint, request.width, request.height, request.frames)
         except inventory.InventoryError as error:
             raise Refused(str(error)) from None
-        largest = max(self.spec.workload.shapes, key=work)
-        asked = request.width * request.height * request.frames
-        if asked > work(largest):
-            raise Refused(
-                f"{request.width}x{request.height}x{request.frames} is {asked} pixels over all frames, and the largest "
-                f"declared shape, {largest.name}, has {work(largest)}; ask for less, or declare the shape in "
-                "spec.workload.shapes"
-            )
+        prepared, contract = self.prepared, inventory.frame_contract(self.checkpoint)
+        reason = refusal(
+            prepared.record, prepared.session.placement(), contract, request.width, request.height, request.frames
+        )
+        if reason is not None:
+            raise Refused(reason)
 
     def run(self, request: GenerationRequest, cancelled: Callable[[], bool]) -> GenerationResult:
         """Run one request; images of one prompt one after another, each with its own seed.
@@ -76,17 +86,31 @@ class Service:
                 seed=request.seed + number,
             )
             try:
-                frames, took = session.serve(single, timeline_of(self.prepared.record, single), cancelled)
+                frames, measured = session.serve(single, timeline_of(self.prepared.record, single), cancelled)
             except Stopped:
                 raise Cancelled from None
             except torch.OutOfMemoryError as error:
                 raise torch.OutOfMemoryError(first_sentence(error)) from None
             made.append((np.clip(frames, 0.0, 1.0) * 255.0).round().astype(np.uint8))
-            seconds += took
+            assert measured.seconds is not None
+            seconds += measured.seconds
+            self._compare(single, measured)
         self.metrics.set_streamed(
             bytes_total=session.engine.ledger.streamed_bytes, wait_seconds_total=session.accelerator.wait_seconds()
         )
         return GenerationResult(frames=np.concatenate(made), seconds=seconds, fps=FPS)
+
+    def _compare(self, request: PipelineRequest, measured: Measured) -> None:
+        """What a request of a declared shape took, beside what was promised of it."""
+        promised = self.promised.get((request.width, request.height, request.frames))
+        if self.drift is None or promised is None:
+            return
+        workload, promise = promised
+        whole = workload.steps == request.steps and promise.seconds > 0 and measured.seconds is not None
+        self.drift.observe(
+            seconds_ratio=(measured.seconds or 0.0) / promise.seconds if whole else None,
+            peak_ratio=measured.peak_bytes / promise.peak_bytes,
+        )
 
     def recover(self) -> None:
         """After a failed request: collect what its traceback held, and return the cache."""

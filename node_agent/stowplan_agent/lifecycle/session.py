@@ -85,12 +85,11 @@ class Session:
         measured, _ = self._run(request_of(shape), self.stop)
         return measured
 
-    def serve(self, request: PipelineRequest, timeline: Timeline, stop: Callable[[], bool]) -> tuple[Frames, float]:
-        """Run a user's request; frames and seconds on the device."""
+    def serve(self, request: PipelineRequest, timeline: Timeline, stop: Callable[[], bool]) -> tuple[Frames, Measured]:
+        """Run a user's request; frames, and what was measured."""
         self.engine.timeline = timeline
         measured, frames = self._run(request, stop)
-        assert measured.seconds is not None
-        return frames, measured.seconds
+        return frames, measured
 
     def _settle(self) -> None:
         """What came before is none of the next request's: tensors in reference cycles, copies of a move that failed.

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from stowplan_agent.lifecycle.deadlines import phase_deadlines
 from stowplan_agent.transaction import Faults
-from stowplan_api.contract import Env
+from stowplan_api.contract import RECORD_DIR, Env
 from stowplan_api.diffusion_deployment import DiffusionDeploymentSpec
+from stowplan_api.residency_placement import Phase
 
 DISABLE: Final = "STOWPLAN_DISABLE_AUTO_RESIDENCY"
 """Set to anything but `OFF`: prove and serve the seed placement, whatever the spec says."""
@@ -35,12 +37,20 @@ class StartSettings:
     root: Path = Path("/")
     """The machine's root, for /proc and cgroups."""
     claims: Path = CLAIMS
+    record_dir: Path | None = None
+    """Directory of stored starts; None: every start measures anew."""
+    deadlines: Mapping[Phase, float] = field(default_factory=dict)
+    """Seconds that each phase may take; one that is not there may take any."""
 
     @classmethod
     def read(
         cls, spec: DiffusionDeploymentSpec, environment: Mapping[str, str], *, memory_limit: int | None = None
     ) -> StartSettings:
-        """Settings of a spec in an environment. Raises `FaultError` for an unknown fault."""
+        """Settings of a spec in an environment.
+
+        Raises `FaultError` for an unknown fault, and `ContractError` for deadlines that are none.
+        """
+        records = environment.get(RECORD_DIR, "").strip()
         return cls(
             spec=spec,
             accelerator=environment.get(Env.ACCELERATOR) or "cuda",
@@ -48,4 +58,6 @@ class StartSettings:
             environment=environment,
             faults=Faults(environment.get(Env.FAULTS, "")),
             disabled=environment.get(DISABLE, "").strip().lower() not in OFF,
+            record_dir=Path(records) if records else None,
+            deadlines=phase_deadlines(spec, memory_limit, environment),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stowplan_agent.lifecycle.errors import StartError
 from stowplan_agent.lifecycle.facts import infeasible_text
@@ -33,6 +33,18 @@ def choose_target(record: CalibrationRecord, residency: Residency) -> Target:
         assert residency.placement is not None, "the CRD's rules ask for it"
         return _pinned(record, Placement(components=residency.placement.components))
     return _planned(record, residency.prefer)
+
+
+def not_below(record: CalibrationRecord, target: Target, seed: Placement, prefer: Prefer) -> Target:
+    """The target, or the seed placement in its stead where a plan would serve no faster than that.
+
+    A user who prefers components elsewhere gets them there all the same.
+    """
+    if target.plan is None or prefer.keep or prefer.never_keep:
+        return target
+    held = cost(record, seed)
+    faster = cost(record, target.placement).seconds < held.seconds
+    return target if faster or not held.feasible else replace(target, placement=seed)
 
 
 def _pinned(record: CalibrationRecord, placement: Placement) -> Target:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
@@ -21,6 +22,7 @@ from stowplan_agent.serving.metrics import AgentMetrics
 from stowplan_agent.serving.queue import RequestQueue
 from stowplan_agent.serving.routes import Desk, image_routes, video_routes
 from stowplan_agent.serving.shelf import Shelf
+from stowplan_api.contract import RECORD_DIR, STORED_START_PATH
 
 __all__ = ["ServingDefaults", "create_app"]
 
@@ -38,8 +40,11 @@ def create_app(
     *,
     shelf: Shelf | None = None,
     seeds: Seeds = draw_seed,
+    stored: Callable[[], str | None] = lambda: None,
 ) -> FastAPI:
-    """The application. ``defaults`` may be a function that answers None until the model is known."""
+    """The application. ``defaults`` may be a function that answers None until the model is known; ``stored`` is the
+    stored start that this boot proved, as its file has it.
+    """
     # No pages of documentation: they load scripts from the network. The document itself is at /openapi.json.
     app = FastAPI(title="Stowplan agent", version=version("stowplan"), docs_url=None, redoc_url=None)
     errors.install(app)
@@ -61,6 +66,15 @@ def create_app(
         """Prometheus or OpenMetrics text, as the scraper asks."""
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         return Response(encode(metrics.registry), headers={"Content-Type": content_type})
+
+    @app.get(STORED_START_PATH, tags=["fleet"], response_class=Response)
+    async def stored_start() -> Response:
+        """The stored start that this boot proved, for other pods to begin with; 404 while there is none."""
+        text = stored()
+        if text is None:
+            why = f"only a plan that was proven leaves one, and only where {RECORD_DIR} is set"
+            raise errors.ApiError(404, f"this boot has no stored start: {why}", code="not_found")
+        return Response(text, media_type="application/json")
 
     @app.get("/v1/models", tags=["models"])
     async def models() -> dict[str, Any]:

@@ -12,6 +12,8 @@ from typing import Final, Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
+from stowplan_agent.serving.drift import Drift
+
 RequestStatus = Literal["completed", "failed", "out_of_memory", "cancelled", "refused", "rejected"]
 DeviceKind = Literal["capacity", "reserve", "peak", "used"]
 Tier = Literal["device", "pinned", "pageable"]
@@ -45,12 +47,17 @@ class AgentMetrics:
         self._pinned = self._gauge("host_pinned_bytes", "Host memory locked for copies.")
         self._pin_budget = self._gauge("host_pin_budget_bytes", "Host memory that may be locked.")
         self._phase = self._gauge("phase_duration_seconds", "Time a start-up phase of this boot took.", "phase")
+        self._deadline = self._gauge("phase_deadline_seconds", "Time a start-up phase of this boot may take.", "phase")
         self._validated = self._gauge("placement_validated", "1 when the placement in force was proven in this boot.")
         self._info = self._gauge("placement_info", "The placement in force.", "plan", "device", "uuid", "product")
-        self._predicted_seconds = self._gauge("predicted_seconds", "Time of a request that the plan promised.")
-        self._measured_seconds = self._gauge("measured_seconds", "Time of a request that validation measured.")
-        self._predicted_peak = self._gauge("predicted_peak_bytes", "Highest device use that the plan promised.")
+        self._predicted_seconds = self._gauge("predicted_seconds", "Time promised for the request that validation ran.")
+        self._measured_seconds = self._gauge("measured_seconds", "Time of the request that validation ran.")
+        self._predicted_peak = self._gauge("predicted_peak_bytes", "Highest device use promised for it.")
         self._measured_peak = self._gauge("measured_peak_bytes", "Highest device use that validation measured.")
+        self._drift = self._gauge(
+            "drift_ratio", "Median of what the last requests took over what was promised, less 1.", "of"
+        )
+        self._drifted = self._gauge("drifted", "1 when requests are off what was promised by more than 10 %.", "of")
         self._rollbacks = self._counter("rollbacks", "Placements taken back.", "reason")
 
     def _request_metrics(self) -> None:
@@ -94,6 +101,10 @@ class AgentMetrics:
         """Seconds that a start-up phase took."""
         self._phase.labels(phase).set(seconds)
 
+    def set_phase_deadline(self, phase: str, seconds: float) -> None:
+        """Seconds that a start-up phase may take."""
+        self._deadline.labels(phase).set(seconds)
+
     def set_validated(self, validated: bool) -> None:
         """Whether the placement in force was proven in this boot."""
         self._validated.set(int(validated))
@@ -112,6 +123,13 @@ class AgentMetrics:
         """What validation measured."""
         self._measured_seconds.set(seconds)
         self._measured_peak.set(peak_bytes)
+
+    def set_drift(self, drift: Drift) -> None:
+        """How far the last requests are off what was promised."""
+        for of, verdict in (("seconds", drift.seconds), ("peak", drift.peak)):
+            if verdict is not None:
+                self._drift.labels(of).set(verdict.share)
+                self._drifted.labels(of).set(int(verdict.drifted))
 
     def count_rollback(self, reason: str) -> None:
         """One placement was taken back; ``reason`` is a stable CamelCase word."""

@@ -1,0 +1,198 @@
+"""One start's dealings with stored starts: look one up, load straight to it, prove it; and leave one for the next.
+
+Each phase that works on a stored start gives it up where anything differs or fails: everything goes to the seed
+placement, the reason is said, and the start goes on as if there had been none.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import torch
+
+from stowplan_agent.lifecycle.errors import StartError
+from stowplan_agent.lifecycle.facts import summary
+from stowplan_agent.lifecycle.measuring import machine_now
+from stowplan_agent.lifecycle.phases import Outcome
+from stowplan_agent.lifecycle.preparation import Preparation
+from stowplan_agent.lifecycle.progress import Progress
+from stowplan_agent.lifecycle.settings import StartSettings
+from stowplan_agent.lifecycle.switch import THROWN, KillSwitch
+from stowplan_agent.lifecycle.warm_start.keeping import measure_step, stored_start
+from stowplan_agent.lifecycle.warm_start.key import facts_of
+from stowplan_agent.lifecycle.warm_start.revalidation import Revalidation, prepared_of
+from stowplan_agent.lifecycle.warm_start.store import Store
+from stowplan_agent.lifecycle.warm_start.stored_start import StoredStart
+from stowplan_agent.lifecycle.warm_start.suitability import misfit, on_machine, other_parts
+from stowplan_agent.pipeline.request import Stopped
+from stowplan_agent.transaction import Measured
+from stowplan_agent.weights.ledger import Tier
+from stowplan_api.contract import PlacementCondition, PlacementReason
+from stowplan_api.placement import Placement
+from stowplan_api.record import Component
+from stowplan_api.residency_placement import PlanStatus
+
+_log = logging.getLogger(__name__)
+
+
+class WarmStart:
+    """At most one stored start is tried."""
+
+    def __init__(
+        self, settings: StartSettings, preparation: Preparation, progress: Progress, switch: KillSwitch
+    ) -> None:
+        """Does nothing where no directory is set, and for a user who has the placement chosen otherwise."""
+        self._settings = settings
+        self._preparation = preparation
+        self._progress = progress
+        self._switch = switch
+        auto = settings.spec.residency.mode == "Auto"
+        self.store = Store(settings.record_dir) if settings.record_dir is not None and auto else None
+        self.facts: dict[str, str] = {}
+        """What a stored start must agree in with this one."""
+        self.stored: StoredStart | None = None
+        """The one that is being tried, or that proved itself."""
+        self.given_up = ""
+        """Why none is, in a sentence; empty where none was looked for."""
+        self.bounded_digest = ""
+        """Of the bounded request's output in this start, once it ran in the seed placement."""
+        self._revalidation: Revalidation | None = None
+        self._step: Measured | None = None
+
+    def look_up(self) -> None:
+        """After the inventory: find a stored start, and see whether it fits this machine's limits."""
+        if self.store is None:
+            return
+        survey = self._preparation.survey
+        self.facts = facts_of(survey, self._settings)
+        found = "the kill switch is thrown" if self._switch.thrown else self.store.find(self.facts)
+        if not isinstance(found, str):
+            problem = misfit(on_machine(found.record, survey.machine), found.placement)
+            if problem is None:
+                self.stored = found
+                _log.info("a stored start of %s is tried: %s", found.proven_at, summary(found.placement))
+                return
+            found = f"the stored start does not fit this pod: {problem}"
+        self._say(found)
+
+    def load(self) -> Outcome:
+        """Load, straight to the stored placement if there is one."""
+        stored = self.stored
+        if stored is None:
+            self._preparation.load()
+            return Outcome.DONE
+        found: list[str] = []
+
+        def choose(parts: Sequence[Component]) -> Placement | None:
+            problem = other_parts(parts, stored.record.components)
+            if problem is not None:
+                found.append(problem)
+            return None if problem is not None else stored.placement
+
+        self._preparation.load(choose)
+        session = self._preparation.session
+        if found:
+            self._give_up(found[0])
+        elif session.placement() != stored.placement:
+            self._give_up("the stored placement could not be loaded to")
+        elif (locked := session.engine.ledger.total(Tier.PINNED)) < stored.pinned_bytes:
+            self._give_up(
+                f"the driver locked {locked} bytes of host memory, and {stored.pinned_bytes} when it was proven"
+            )
+        return Outcome.DONE
+
+    def warm(self) -> Outcome:
+        """One bounded request: the first proof of a stored placement, or what every start begins with."""
+        if self.stored is not None:
+            try:
+                digest = self._preparation.warm_as_loaded()
+            except torch.OutOfMemoryError as error:
+                self._give_up(f"the bounded request ran out of memory: {error}")
+            else:
+                reproducible = self._settings.spec.residency.validation.reproducible
+                if self._switch.thrown:
+                    self._give_up(THROWN)
+                elif reproducible and digest != self.stored.bounded_digest:
+                    self._give_up(f"the bounded request gave {digest[:12]} and not {self.stored.bounded_digest[:12]}")
+                else:
+                    return Outcome.REUSED
+        self._preparation.warm()
+        return Outcome.DONE
+
+    def revalidate(self) -> Outcome:
+        """One step at full shape against what is stored. Raises `StartError` where not even the seed is reached."""
+        stored = self.stored
+        assert stored is not None, "only a stored start is revalidated"
+        preparation = self._preparation
+        record = on_machine(stored.record, machine_now(preparation.loaded, self._settings))
+        preparation.take_over(prepared_of(stored, record, preparation))
+        self._revalidation = Revalidation(stored, preparation.prepared, self._settings)
+        try:
+            self._revalidation.prove(self._progress)
+            if self._switch.thrown:
+                raise StartError(PlacementReason.RESIDENCY_DISABLED, THROWN)
+        except StartError as error:
+            if self.store is not None and error.reason is not PlacementReason.RESIDENCY_DISABLED:
+                self.store.forget(stored.fingerprint)
+            self._give_up(str(error))
+            return Outcome.STALE
+        self._progress.condition(
+            PlacementCondition.CALIBRATED, "True", PlacementReason.REUSED, f"measured and proven at {stored.proven_at}"
+        )
+        self._progress.condition(
+            PlacementCondition.APPLIED, "True", PlacementReason.STORED_PLACEMENT, summary(stored.placement)
+        )
+        return Outcome.DONE
+
+    def interrupted(self, cause: Exception | None) -> Outcome:
+        """A request of `revalidate` was ended before its time: give up, unless the process is to end."""
+        if not isinstance(cause, StartError):
+            raise Stopped
+        self._give_up(str(cause))
+        return Outcome.STALE
+
+    def report(self) -> str:
+        """Report the stored placement, which is final now; the proof in one sentence."""
+        assert self._revalidation is not None, "Revalidate comes before Ready"
+        return self._revalidation.report(self._progress)
+
+    def measure_step(self) -> None:
+        """After a plan was proven: what one step gives, for the next start. Never fails one that is proven."""
+        prepared = self._preparation.prepared
+        if self.store is None or not prepared.step_calls or self._switch.thrown:
+            return
+        try:
+            self._step = measure_step(prepared, self._settings)
+        except Exception as error:
+            if isinstance(error, Stopped):
+                raise
+            _log.warning("nothing is kept for the next start: one step at full shape failed: %s", error)
+
+    def keep(self, plan: PlanStatus | None, proof: Measured | None) -> None:
+        """Leave the plan that this start proved for the next one. Says what goes wrong, and goes on."""
+        if self.store is None or self._step is None or plan is None or proof is None:
+            return
+        prepared = self._preparation.prepared
+        self.stored = stored_start(
+            self.facts,
+            prepared,
+            prepared.session.placement(),
+            plan,
+            proof=proof,
+            step=self._step,
+            bounded_digest=self.bounded_digest,
+        )
+        problem = self.store.keep(self.stored)
+        if problem is not None:
+            _log.warning("%s", problem)
+
+    def _give_up(self, reason: str) -> None:
+        self._say(f"the stored start does not hold here: {reason}")
+        self.stored = None
+        self._preparation.settle()
+
+    def _say(self, reason: str) -> None:
+        self.given_up = reason
+        _log.info("every phase is run: %s", reason)
+        self._progress.condition(PlacementCondition.CALIBRATED, "Unknown", PlacementReason.NOT_REUSED, reason)

@@ -1,0 +1,51 @@
+"""Does a stored placement suit this pod at all? Asked before a weight is read, of values. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from stowplan_agent.calibration import Machine
+from stowplan_agent.planning import cost
+from stowplan_api.placement import Placement
+from stowplan_api.record import CalibrationRecord, Component
+
+
+def on_machine(record: CalibrationRecord, machine: Machine) -> CalibrationRecord:
+    """The record of one rank under the limits of this pod; what was outside the allocator then will be again."""
+    rank, node = record.ranks[0], record.nodes[0]
+    now = replace(machine, outside_bytes=max(machine.outside_bytes, rank.outside_bytes))
+    limits = {
+        "capacity_bytes": now.capacity_bytes,
+        "outside_bytes": now.outside_bytes,
+        "reserve_bytes": now.reserve_bytes,
+    }
+    memory = {"host_bytes": now.host_bytes, "pinnable_bytes": now.pinnable_bytes}
+    return record.model_copy(
+        update={"ranks": (rank.model_copy(update=limits),), "nodes": (node.model_copy(update=memory),)}
+    )
+
+
+def misfit(record: CalibrationRecord, placement: Placement) -> str | None:
+    """Which limit of the record the placement breaks, with its numbers; None where it fits."""
+    violations = cost(record, placement).violations
+    return violations[0].message if violations else None
+
+
+def other_parts(found: Sequence[Component], stored: Sequence[Component]) -> str | None:
+    """In what the loaded components differ from those of the record; None where they are the same."""
+    now, then = ({part.name: part for part in parts} for parts in (found, stored))
+    for name in {**now, **then}:
+        if name not in now or name not in then:
+            return f"component {name} is in one of the two only"
+        ours, theirs = ((part.loose_bytes, part.groups) for part in (now[name], then[name]))
+        if ours != theirs:
+            return (
+                f"component {name} has {now[name].total_bytes()} bytes in {_layers(now[name])} layers, and had "
+                f"{then[name].total_bytes()} in {_layers(then[name])}"
+            )
+    return None
+
+
+def _layers(part: Component) -> int:
+    return sum(len(group.layer_bytes) for group in part.groups)
