@@ -15,13 +15,15 @@ from datetime import datetime
 from typing import Final
 
 from stowplan_api.conditions import shorten
-from stowplan_api.contract import LABEL_DEPLOYMENT, Manager
+from stowplan_api.contract import Manager
 from stowplan_operator.client import ApiError, Client
 from stowplan_operator.decide import ChildWrite, Decision, GateWrite
 from stowplan_operator.differences import would_change
-from stowplan_operator.kinds import DIFFUSION_DEPLOYMENT, POD, RESIDENCY_PLACEMENT, Json, kind_of
+from stowplan_operator.kinds import CONFIG_MAP, DIFFUSION_DEPLOYMENT, POD, RESIDENCY_PLACEMENT, Json, kind_of
 from stowplan_operator.observed import Observed
+from stowplan_operator.ownership import check_owner
 from stowplan_operator.render.naming import digest
+from stowplan_operator.starts import StartKeeper
 
 _logger = logging.getLogger(__name__)
 _POSTED_LIMIT: Final = 10_000
@@ -49,11 +51,13 @@ class Writer:
         observed: Observed,
         now: Callable[[], datetime],
         gate_opened: Callable[[float], None] = lambda seconds: None,
+        starts: StartKeeper | None = None,
     ) -> None:
         self._client = client
         self._observed = observed
         self._now = now
         self._gate_opened = gate_opened
+        self._starts = starts
         self._settled: dict[tuple[str, str, str], tuple[str, str]] = {}
         self._posted: OrderedDict[str, None] = OrderedDict()
 
@@ -62,14 +66,19 @@ class Writer:
         outcome = Outcome()
         for gate in decision.gates:
             await self._attempt(outcome, self._gate(outcome, gate))
-        for child in decision.children:
-            await self._attempt(outcome, self._child(outcome, child), child.manifest)
+        void = decision.voided_starts
+        # No pod of a new template may find what it is not to use.
+        if void is None or await self._attempt(outcome, self._void(outcome, void), void):
+            for child in decision.children:
+                await self._attempt(outcome, self._child(outcome, child), child.manifest)
         for manifest in decision.placements:
             await self._attempt(outcome, self._placement(outcome, manifest))
         told = [await self._attempt(outcome, self._event(outcome, event)) for event in decision.events]
         # Written after a lost Event, the status would hide the transition that the Event tells of.
         if decision.status is not None and all(told):
             await self._attempt(outcome, self._status(outcome, decision.status))
+        if decision.fetch is not None and self._starts is not None:
+            self._starts.consider(decision.fetch)
         return outcome
 
     async def _attempt(self, outcome: Outcome, writing: Awaitable[None], child: Json | None = None) -> bool:
@@ -119,7 +128,7 @@ class Writer:
         if existing is not None:
             if self._settled.get(place) == (digest(manifest), _substance(existing)):
                 return
-            _check_owner(manifest, existing)
+            check_owner(manifest, existing)
             manifest = {**manifest, "metadata": {**metadata, "uid": existing["metadata"]["uid"]}}
         applied = await self._client.apply(manifest, Manager.WORKLOAD)
         self._observed.put(kind, applied)
@@ -129,6 +138,10 @@ class Writer:
             self._settled[place] = (digest(write.manifest), _substance(applied))
         for event in write.events:
             await self._event(outcome, event)
+
+    async def _void(self, outcome: Outcome, manifest: Json) -> None:
+        self._observed.put(CONFIG_MAP, await self._client.apply(manifest, Manager.WORKLOAD))
+        outcome.writes += 1
 
     async def _placement(self, outcome: Outcome, manifest: Json) -> None:
         try:
@@ -164,23 +177,6 @@ class Writer:
         applied = await self._client.apply(manifest, Manager.STATUS, "status")
         self._observed.put(DIFFUSION_DEPLOYMENT, applied)
         outcome.writes += 1
-
-
-def _check_owner(manifest: Json, existing: Json) -> None:
-    """Raises ApiError for an object of our child's name that is not ours (422), or not yet gone (409)."""
-    owner = manifest["metadata"]["ownerReferences"][0]
-    controller = next((ref for ref in existing["metadata"].get("ownerReferences") or () if ref.get("controller")), None)
-    ours = (existing["metadata"].get("labels") or {}).get(LABEL_DEPLOYMENT) == owner["name"]
-    if controller is None and ours:
-        return  # Left behind by a delete that orphaned its children, and taken up again.
-    if controller is not None and controller["uid"] == owner["uid"]:
-        return
-    if controller is not None and (controller["kind"], controller["name"]) == (owner["kind"], owner["name"]):
-        raise ApiError(409, "the child of an earlier deployment of this name is still being deleted")
-    raise ApiError(
-        422,
-        f"one of this name exists and belongs to something else; delete it, or rename {owner['kind']} {owner['name']}",
-    )
 
 
 def _substance(existing: Json) -> str:

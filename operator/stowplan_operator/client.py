@@ -21,6 +21,7 @@ PAGE: Final = 500
 """Objects a page of a list: bounds the memory of one answer."""
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=30, connect=10)
 """Seconds. A slow answer is retried by the queue, with a newer decision than the one that waited."""
+_METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _APPLY: Final = "application/apply-patch+yaml"
 _STRATEGIC: Final = "application/strategic-merge-patch+json"
 
@@ -61,10 +62,11 @@ class Client:
 
     async def pages(self, kind: Kind, namespace: str | None, labels: str) -> AsyncIterator[tuple[list[Json], int]]:
         """Lists a kind page by page; with each page, the resource version of the whole list."""
+        accept = _METADATA_LIST if kind.metadata_only else "application/json"
         query = {"limit": str(PAGE), **({"labelSelector": labels} if labels else {})}
         while True:
             self._count("list", kind.kind)
-            answer = await self._request("GET", kind.path(namespace), query)
+            answer = await self._request("GET", kind.path(namespace), query, accept=accept)
             for item in answer["items"]:
                 item |= {"apiVersion": kind.api_version, "kind": kind.kind}
             yield answer["items"], int(answer["metadata"]["resourceVersion"])
@@ -113,8 +115,9 @@ class Client:
         query: dict[str, str],
         body: Json | None = None,
         content_type: str = "application/json",
+        accept: str = "application/json",
     ) -> Json:
-        headers = {"Accept": "application/json", "Content-Type": content_type}
+        headers = {"Accept": accept, "Content-Type": content_type}
         try:
             request = await self._api.param_serialize(
                 method,

@@ -22,6 +22,8 @@ class Kind:
     group: str
     version: str
     plural: str
+    metadata_only: bool = False
+    """Whether its content is none of a decision's business, so that lists do not bring it."""
 
     @property
     def api_version(self) -> str:
@@ -44,15 +46,18 @@ SERVICE: Final = Kind("Service", "", "v1", "services")
 SERVICE_ACCOUNT: Final = Kind("ServiceAccount", "", "v1", "serviceaccounts")
 ROLE_BINDING: Final = Kind("RoleBinding", "rbac.authorization.k8s.io", "v1", "rolebindings")
 POD_DISRUPTION_BUDGET: Final = Kind("PodDisruptionBudget", "policy", "v1", "poddisruptionbudgets")
+CONFIG_MAP: Final = Kind("ConfigMap", "", "v1", "configmaps", metadata_only=True)
 EVENT: Final = Kind("Event", "events.k8s.io", "v1", "events")
 
 CHILDREN: Final = (SERVICE_ACCOUNT, ROLE_BINDING, SERVICE, POD_DISRUPTION_BUDGET, DEPLOYMENT)
 """Kinds that a DiffusionDeployment owns, in the order they are created: what pods need comes before pods."""
 WATCHED: Final = (DIFFUSION_DEPLOYMENT, RESIDENCY_PLACEMENT, POD, *CHILDREN)
-SELECTED_BY_LABEL: Final = (POD, *CHILDREN)
+LISTED: Final = (*WATCHED, CONFIG_MAP)
+"""Kinds that a resync lists. Stored starts are large and only we write them: a list now and then is enough."""
+SELECTED_BY_LABEL: Final = (POD, *CHILDREN, CONFIG_MAP)
 """Kinds of which only the objects with our deployment label are watched and listed."""
 
-_BY_NAME: Final = {(kind.api_version, kind.kind): kind for kind in (*WATCHED, EVENT)}
+_BY_NAME: Final = {(kind.api_version, kind.kind): kind for kind in (*LISTED, EVENT)}
 
 
 def kind_of(manifest: Json) -> Kind:

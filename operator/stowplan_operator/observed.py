@@ -13,7 +13,17 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from stowplan_api.contract import LABEL_DEPLOYMENT, Manager
-from stowplan_operator.kinds import CHILDREN, DIFFUSION_DEPLOYMENT, POD, RESIDENCY_PLACEMENT, WATCHED, Json, Kind
+from stowplan_operator.kinds import (
+    CHILDREN,
+    CONFIG_MAP,
+    DIFFUSION_DEPLOYMENT,
+    LISTED,
+    POD,
+    RESIDENCY_PLACEMENT,
+    Json,
+    Kind,
+)
+from stowplan_operator.render.naming import starts_name
 
 _GONE_LIMIT: Final = 20_000
 """Uids remembered as deleted: more than can go between a list's snapshot and its arrival."""
@@ -39,6 +49,8 @@ class Snapshot:
     """By name."""
     placements: Mapping[str, Json]
     """By name, which is their pod's."""
+    starts: Json | None = None
+    """Metadata of the ConfigMap with the stored starts."""
 
     def child(self, kind: Kind, name: str) -> Json | None:
         """One child, if it exists."""
@@ -49,7 +61,7 @@ class Observed:
     """The newest known version of every watched object."""
 
     def __init__(self) -> None:
-        self._objects: dict[Kind, dict[tuple[str, str], Json]] = {kind: {} for kind in WATCHED}
+        self._objects: dict[Kind, dict[tuple[str, str], Json]] = {kind: {} for kind in LISTED}
         self._members: dict[Key, dict[Kind, set[str]]] = {}
         self._gone: OrderedDict[str, None] = OrderedDict()
 
@@ -116,6 +128,7 @@ class Observed:
             children={(kind, name): raw for kind in CHILDREN for name, raw in get(kind).items()},
             pods=tuple(get(POD).values()),
             placements=get(RESIDENCY_PLACEMENT),
+            starts=get(CONFIG_MAP).get(starts_name(key.name)),
         )
 
     def _forget(self, kind: Kind, raw: Json) -> None:
@@ -148,9 +161,11 @@ def _newer(new: Json, old: Json) -> bool:
 
 
 def trimmed(kind: Kind, raw: Json) -> Json:
-    """What decisions need: pods lose their spec, everything loses the field lists of other managers."""
+    """What decisions need: pods lose their spec, everything the field lists of other managers, stored starts all."""
     metadata: dict[str, Any] = dict(raw["metadata"])
     fields = [entry for entry in metadata.pop("managedFields", None) or () if entry.get("manager") in _OURS]
+    if kind.metadata_only:
+        return {"metadata": metadata}
     if kind == POD:
         return {"metadata": metadata, "status": raw.get("status") or {}}
     return {**raw, "metadata": {**metadata, "managedFields": fields}}

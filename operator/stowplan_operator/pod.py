@@ -53,6 +53,8 @@ class PodView:
     message: str
     terminating: bool
     ready: bool
+    ip: str
+    """Empty until the kubelet reports one."""
     unschedulable: str
     """The scheduler's message while no node fits; empty otherwise."""
     gate: GateCondition | None
@@ -105,6 +107,7 @@ def view(raw: Json) -> PodView:
         message=status.get("message", ""),
         terminating=bool(metadata.get("deletionTimestamp")),
         ready=conditions.get("Ready", {}).get("status") == "True",
+        ip=status.get("podIP", ""),
         unschedulable=scheduled.get("message", "") if scheduled.get("reason") == "Unschedulable" else "",
         gate=None if gate is None else _gate(gate),
         containers=tuple(_container(entry) for entry in statuses),

@@ -21,6 +21,7 @@ from stowplan_operator.observed import Observed
 from stowplan_operator.queue import WorkQueue
 from stowplan_operator.resync import Resync
 from stowplan_operator.settings import Settings
+from stowplan_operator.starts import StartKeeper
 from stowplan_operator.worker import Worker
 
 WATCH_SERVER_SECONDS: Final = 240
@@ -57,6 +58,7 @@ class Program:
         self._queue = WorkQueue()
         self._freshness = Freshness(self.metrics)
         self._client: Client | None = None
+        self._starts: StartKeeper | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._close_metrics: Callable[[], None] = lambda: None
 
@@ -79,7 +81,8 @@ class Program:
         resync = Resync(
             self._client, self._observed, self._queue, self._freshness, self.metrics, self.settings.namespaces
         )
-        writer = Writer(self._client, self._observed, self._now, self.metrics.gate_latency.observe)
+        self._starts = StartKeeper(self._client, self._observed)
+        writer = Writer(self._client, self._observed, self._now, self.metrics.gate_latency.observe, self._starts)
         worker = Worker(self._queue, self._observed, writer, self.settings, self.metrics, self._now)
         server, thread = start_http_server(self.settings.metrics_port, registry=self.metrics.registry)
         self._close_metrics = _closer(server, thread)
@@ -97,6 +100,8 @@ class Program:
         for task in self._tasks:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+        if self._starts is not None:
+            await self._starts.close()
         if self._client is not None:
             await self._client.close()
         self._close_metrics()

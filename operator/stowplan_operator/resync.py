@@ -13,7 +13,7 @@ from typing import Final
 from stowplan_api.contract import LABEL_DEPLOYMENT
 from stowplan_operator.client import ApiError, Client
 from stowplan_operator.freshness import Freshness
-from stowplan_operator.kinds import SELECTED_BY_LABEL, WATCHED, Json, Kind
+from stowplan_operator.kinds import LISTED, SELECTED_BY_LABEL, Json, Kind
 from stowplan_operator.metrics import Metrics
 from stowplan_operator.observed import Observed, trimmed
 from stowplan_operator.queue import WorkQueue
@@ -58,7 +58,7 @@ class Resync:
 
     async def once(self) -> None:
         """List every kind and have every deployment reconciled. Raises `ApiError`; what came until then is kept."""
-        for kind in WATCHED:
+        for kind in LISTED:
             for namespace in self._namespaces or (None,):
                 await self._list(kind, namespace)
             self._freshness.heard(kind)

@@ -16,6 +16,7 @@ from stowplan_operator.decide.events import Story, created, gate_changed, readin
 from stowplan_operator.decide.gate import GatePatch, gate_patch
 from stowplan_operator.decide.placements import missing_placements
 from stowplan_operator.decide.rollout import Rollout, rollout, template_of
+from stowplan_operator.decide.starts import StartsToFetch, starts_to_fetch, voided_starts
 from stowplan_operator.decide.status import old_status, status, to_apply
 from stowplan_operator.decide.trouble import Trouble, trouble
 from stowplan_operator.differences import would_change
@@ -48,16 +49,20 @@ class ChildWrite:
 
 @dataclass(frozen=True)
 class Decision:
-    """What to write, in the order of its fields: gates first, for safety and speed; the status last, as the summary."""
+    """What to write: gates first, for safety and speed; the status last, as the summary."""
 
     gates: tuple[GateWrite, ...] = ()
     children: tuple[ChildWrite, ...] = ()
+    voided_starts: Json | None = None
+    """Before the children: stored starts that no new pod may use."""
     placements: tuple[Json, ...] = ()
     events: tuple[Json, ...] = ()
     status: Json | None = None
+    fetch: StartsToFetch | None = None
+    """No write, and nothing waits for it."""
 
     def __bool__(self) -> bool:
-        return bool(self.gates or self.children or self.placements or self.events or self.status)
+        return bool(self.gates or self.children or self.voided_starts or self.placements or self.events or self.status)
 
 
 def decide(snapshot: Snapshot, now: datetime, settings: Settings, refusals: tuple[str, ...] = ()) -> Decision:
@@ -82,12 +87,15 @@ def decide(snapshot: Snapshot, now: datetime, settings: Settings, refusals: tupl
         *rolled_back(old, state),
         *readiness_changed(old.conditions, new_conditions, problem is not None),
     )
+    changes_pods = spec is not None and not spec.paused
     return Decision(
         gates=_gates(dd, state, now, settings),
-        children=() if spec is None or spec.paused else _children(dd, snapshot, wanted, now, settings),
+        children=_children(dd, snapshot, wanted, now, settings) if changes_pods else (),
+        voided_starts=voided_starts(dd, snapshot.starts) if changes_pods else None,
         placements=() if spec is None else missing_placements(snapshot, state, spec, generation),
         events=tuple(story.manifest(dd, now, settings.instance) for story in stories),
         status=to_apply(dd, status(dd, old, state, new_conditions)),
+        fetch=None if spec is None else starts_to_fetch(dd, snapshot.starts, state, spec),
     )
 
 

@@ -11,7 +11,7 @@ from stowplan_api.residency_placement import ComponentStatus
 from stowplan_operator.decide.rollbacks import counted, last_rollback, new_rollbacks
 from stowplan_operator.decide.rollout import JudgedPod, Rollout
 from stowplan_operator.kinds import Json
-from stowplan_operator.render.naming import selector
+from stowplan_operator.render.naming import recalibration, selector
 
 _LINES = 32
 
@@ -45,6 +45,7 @@ def status(
         request_milliseconds=report.validation.milliseconds if report and report.validation else None,
         rollbacks=old.rollbacks + len(new),
         counted_rollbacks=counted(old, rollout, new),
+        recalibrated=(recalibration(dd) if rollout.complete else "") or old.recalibrated,
         last_rollback=last_rollback(old.last_rollback, new),
         conditions=conditions,
     )

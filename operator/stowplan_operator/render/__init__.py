@@ -13,9 +13,10 @@ from stowplan_operator.render.pod_disruption_budget import pod_disruption_budget
 from stowplan_operator.render.residency_placement import residency_placement
 from stowplan_operator.render.service import service
 from stowplan_operator.render.service_account import role_binding, service_account
+from stowplan_operator.render.stored_starts import stored_starts
 from stowplan_operator.settings import Settings
 
-__all__ = ["SpecError", "children", "read_spec", "residency_placement"]
+__all__ = ["SpecError", "children", "read_spec", "residency_placement", "stored_starts"]
 
 
 class SpecError(ValueError):

@@ -6,7 +6,7 @@ from stowplan_api.contract import ANNOTATION_GENERATION
 from stowplan_api.diffusion_deployment import DiffusionDeploymentSpec
 from stowplan_operator.kinds import DEPLOYMENT, Json
 from stowplan_operator.render.deadlines import progress_deadline_seconds
-from stowplan_operator.render.naming import child, selector
+from stowplan_operator.render.naming import child, recalibration, selector
 from stowplan_operator.render.pod_template import pod_template
 from stowplan_operator.settings import Settings
 
@@ -22,7 +22,7 @@ def deployment(dd: Json, spec: DiffusionDeploymentSpec, settings: Settings) -> J
         "strategy": _strategy(spec),
         "progressDeadlineSeconds": progress_deadline_seconds(spec),
         "revisionHistoryLimit": 2,
-        "template": pod_template(name, spec, settings),
+        "template": pod_template(name, spec, settings, recalibration(dd)),
     }
     return manifest
 

@@ -11,10 +11,12 @@ import json
 from typing import Any, Final
 
 from stowplan_api import API_VERSION
-from stowplan_api.contract import LABEL_DEPLOYMENT
+from stowplan_api.contract import ANNOTATION_RECALIBRATE, LABEL_DEPLOYMENT
 from stowplan_operator.kinds import DIFFUSION_DEPLOYMENT, Json, Kind
 
 HASH_DIGITS: Final = 10
+LONGEST_RECALIBRATION: Final = 128
+"""Characters of a recalibrate annotation that are repeated as they are."""
 
 
 def selector(deployment: str) -> dict[str, str]:
@@ -58,6 +60,23 @@ def child(kind: Kind, dd: Json, name: str | None = None) -> Json:
             "ownerReferences": [owner(dd)],
         },
     }
+
+
+def starts_name(deployment: str) -> str:
+    """Name of the ConfigMap that holds the stored starts of a deployment's pods."""
+    return f"{deployment}-starts"
+
+
+def recalibration(dd: Json) -> str:
+    """The value of the recalibrate annotation that pods are made for; empty for a deployment that never had one.
+
+    What a user takes away after it was carried out stays in force by its echo in the status: a value less restarts
+    nothing. One that is too long to repeat everywhere is known by its digest.
+    """
+    asked: str = (dd["metadata"].get("annotations") or {}).get(ANNOTATION_RECALIBRATE) or ""
+    if not asked:
+        asked = (dd.get("status") or {}).get("recalibrated") or ""
+    return asked if len(asked) <= LONGEST_RECALIBRATION else digest(asked)
 
 
 def digest(value: Any) -> str:

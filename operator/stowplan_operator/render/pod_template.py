@@ -11,9 +11,11 @@ from typing import Any, Final
 
 from stowplan_api.contract import (
     AGENT_COMMAND,
+    ANNOTATION_RECALIBRATE,
     HTTP_PORT_NAME,
     LABEL_TEMPLATE,
     READINESS_GATE,
+    RECORD_DIR,
     SERVER_CONTAINER,
     SPEC_FIELDS_NOT_SENT,
     Env,
@@ -23,24 +25,34 @@ from stowplan_api.diffusion_deployment import DiffusionDeploymentSpec
 from stowplan_api.quantity import format_quantity
 from stowplan_operator.kinds import Json
 from stowplan_operator.render.merge import merge
-from stowplan_operator.render.naming import digest, labels
+from stowplan_operator.render.naming import digest, labels, starts_name
 from stowplan_operator.settings import Settings
 
 SCRATCH: Final = "/scratch"
 """HOME, temporary files and the hub's cache. The root file system is read-only."""
 TEMPORARY: Final = "/tmp"
 """The same volume once more, for libraries that do not ask TMPDIR."""
+STARTS_MOUNT: Final = "/stowplan/starts"
+"""Where the stored starts of earlier pods are mounted, read-only."""
 MODEL_MOUNT: Final = "/models"
 """Where the claim of a ``pvc://CLAIM/PATH`` source is mounted, read-only."""
 _PVC: Final = "pvc://"
 NOBODY: Final = 65532
 
 
-def pod_template(name: str, spec: DiffusionDeploymentSpec, settings: Settings) -> Json:
-    """The complete pod template, with its hash as a label. Raises `MergeError` for a podTemplate that cannot fit."""
+def pod_template(name: str, spec: DiffusionDeploymentSpec, settings: Settings, recalibrate: str = "") -> Json:
+    """The complete pod template, with its hash as a label. Raises `MergeError` for a podTemplate that cannot fit.
+
+    Another ``recalibrate`` makes another template, so that every pod is replaced and measures anew.
+    """
     template = merge(_rendered(name, spec, settings), settings.agent_pod_template, "the operator's pod template")
     template = merge(template, spec.pod_template or {}, "spec.podTemplate")
-    identity = {"metadata": {"labels": labels(name)}, "spec": {"readinessGates": [{"conditionType": READINESS_GATE}]}}
+    identity: Json = {
+        "metadata": {"labels": labels(name)},
+        "spec": {"readinessGates": [{"conditionType": READINESS_GATE}]},
+    }
+    if recalibrate:
+        identity["metadata"]["annotations"] = {ANNOTATION_RECALIBRATE: recalibrate}
     template = merge(template, identity)
     template["metadata"]["labels"].pop(LABEL_TEMPLATE, None)
     template["metadata"]["labels"] |= {LABEL_TEMPLATE: digest(template)}
@@ -52,6 +64,9 @@ def _rendered(name: str, spec: DiffusionDeploymentSpec, settings: Settings) -> J
     claim, _ = _claim(spec.model.source)
     if claim:
         volumes.append({"name": "model", "persistentVolumeClaim": {"claimName": claim, "readOnly": True}})
+    if _reuses(spec):
+        # Optional: the first pod of a deployment starts before there is one.
+        volumes.append({"name": "starts", "configMap": {"name": starts_name(name), "optional": True}})
     return {
         "metadata": {"labels": labels(name)},
         "spec": {
@@ -75,6 +90,8 @@ def _server(name: str, spec: DiffusionDeploymentSpec, settings: Settings) -> Jso
     mounts: list[Json] = [{"name": "scratch", "mountPath": path} for path in (SCRATCH, TEMPORARY)]
     if spec.model.source.startswith(_PVC):
         mounts.append({"name": "model", "mountPath": MODEL_MOUNT, "readOnly": True})
+    if _reuses(spec):
+        mounts.append({"name": "starts", "mountPath": STARTS_MOUNT, "readOnly": True})
     container: Json = {
         "name": SERVER_CONTAINER,
         "image": spec.serving.image or settings.agent_image,
@@ -135,6 +152,8 @@ def _environment(name: str, spec: DiffusionDeploymentSpec) -> list[Json]:
     }
     if spec.resources.gpus == 0:
         variables[Env.ACCELERATOR.value] = {"value": "emulated"}
+    if _reuses(spec):
+        variables[RECORD_DIR] = {"value": STARTS_MOUNT}
     for user in spec.serving.env:
         # The API server drops an empty value, so it is not sent: what is not sent cannot differ from what is there.
         variables[user.name] = {"value": user.value} if user.value else {}
@@ -154,6 +173,11 @@ def spec_text(spec: DiffusionDeploymentSpec) -> str:
     if claim:
         sent["model"]["source"] = f"file://{MODEL_MOUNT}/{path}".rstrip("/")
     return json.dumps(sent, sort_keys=True, separators=(",", ":"))
+
+
+def _reuses(spec: DiffusionDeploymentSpec) -> bool:
+    """Whether the agent looks at stored starts at all: the other modes have their placement from elsewhere."""
+    return spec.residency.mode == "Auto"
 
 
 def _claim(source: str) -> tuple[str, str]:

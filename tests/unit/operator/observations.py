@@ -151,6 +151,14 @@ def placement(
     }
 
 
+def proven_start(name: str = "wan-7d4-abc", *, pod_uid: str = "pod-uid", age: float = 60, **more: Any) -> Json:
+    """The placement of a boot that measured for itself and proved a plan ``age`` seconds ago."""
+    made = placement(name, pod_uid=pod_uid, **more)
+    made["status"]["conditions"][-1]["lastTransitionTime"] = ago(age)
+    made["status"]["conditions"].append(condition("Calibrated", "True", "Measured"))
+    return made
+
+
 def measured() -> Json:
     """The parts of a ResidencyPlacement's status that tell what was measured."""
     rank = {

@@ -10,21 +10,27 @@ from observations import KEY, SETTINGS
 
 from stowplan_operator.apply import Writer
 from stowplan_operator.client import Client
+from stowplan_operator.decide.starts import ProvenStart
 from stowplan_operator.freshness import Freshness
 from stowplan_operator.kinds import DEPLOYMENT, DIFFUSION_DEPLOYMENT, Json, Kind
 from stowplan_operator.metrics import Metrics
 from stowplan_operator.observed import Observed
 from stowplan_operator.queue import WorkQueue
 from stowplan_operator.resync import Resync
+from stowplan_operator.starts import Fetch, StartKeeper
 from stowplan_operator.worker import Worker
 
 RESYNC = 180.0
 
 
+async def nobody_answers(start: ProvenStart) -> bytes:
+    raise TimeoutError(start.ip)
+
+
 class Process:
     """One operator. ``hears`` says whether its watches deliver, ``lag`` how many seconds late."""
 
-    def __init__(self, server: FakeServer, *, lag: float = 0.0) -> None:
+    def __init__(self, server: FakeServer, *, lag: float = 0.0, fetch: Fetch = nobody_answers) -> None:
         self.server, self.lag, self.hears = server, lag, True
         self.metrics = Metrics()
         self.observed, self.queue = Observed(), WorkQueue()
@@ -32,7 +38,8 @@ class Process:
         self.freshness = Freshness(self.metrics, loop.time)
         client = Client(server)  # type: ignore[arg-type]
         self.resync = Resync(client, self.observed, self.queue, self.freshness, self.metrics)
-        writer = Writer(client, self.observed, self.now)
+        self.starts = StartKeeper(client, self.observed, fetch)
+        writer = Writer(client, self.observed, self.now, starts=self.starts)
         self.worker = Worker(self.queue, self.observed, writer, SETTINGS, self.metrics, self.now)
         self._tasks: list[asyncio.Task[None]] = []
         server.watchers.append(self._event)
@@ -50,6 +57,7 @@ class Process:
         self.server.watchers.remove(self._event)
         for task in self._tasks:
             task.cancel()
+        await self.starts.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def alive(self) -> bool:
