@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import json
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -75,3 +78,13 @@ def test_a_start_runs_two_bounded_and_two_short_requests_of_full_shape(
     finally:
         started.startup.close()
     assert ran == {(48 * 32 * 5, 4): 4}  # this shape is its own bounded one: two bounded, two of full shape
+
+
+def test_the_benchmark_on_a_tiny_pipeline_predicts_what_it_measures(tmp_path: Path) -> None:
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+    benchmark, path = importlib.import_module("prediction"), tmp_path / "document.json"
+    benchmark.main(["--tiny", "--rows", "pageable", "half, half pinned", "--output", str(path)])
+    document = json.loads(path.read_text())
+    assert [one["name"] for one in document["rows"]] == ["pageable", "half, half pinned"]
+    assert document["worstSeconds"] < 0.05 and document["worstPeak"] < 0.05
+    assert document["allBitEqual"]
