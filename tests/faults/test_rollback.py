@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -95,19 +94,53 @@ def test_a_rollback_that_fails_ends_the_process_and_says_what_it_was_for(measure
             assert (condition.status, condition.message) == ("False", str(caught.value))
 
 
+def outputs(measured: Start, monkeypatch: pytest.MonkeyPatch, *values: float) -> None:
+    """What the requests to come will give: frames of one value each."""
+    frames = iter(values)
+    pipeline = measured.startup.prepared.session.pipeline
+    monkeypatch.setattr(pipeline, "run", lambda *_, **__: np.full((1, 8, 8, 3), next(frames), np.float32))
+
+
 def test_a_seed_that_does_not_validate_either_keeps_the_door_shut(
     measured: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The seed's runs agree with each other and not with the first one: that is no spread, something is broken."""
     _, startup, progress = begin_again(measured)
     session = startup.prepared.session
-    outputs = itertools.count(1)
-    monkeypatch.setattr(session.pipeline, "run", lambda *_, **__: np.full((1, 8, 8, 3), next(outputs), np.float32))
+    outputs(measured, monkeypatch, 0.1, 0.2, 0.2, 0.2, 0.2, 0.2)
     assert startup.run() == progress.status.phase == "Failed"
     assert str(startup.error).startswith("the seed placement does not validate either: the output differs")
     assert "the planned one failed so: the output differs" in str(startup.error)
     assert session.placement() == startup.prepared.seed
     assert [rollback.reason for rollback in progress.status.rollbacks] == ["OutputDiffers"]
     assert not progress.door.open
+
+
+def test_a_reference_that_differs_from_itself_is_its_own_tolerance(
+    measured: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, startup, progress = begin_again(measured)
+    planned = progress.status.resident
+    outputs(measured, monkeypatch, 0.50, 0.48, 0.51)  # the plan's, and two more of the reference
+    assert startup.run() == "Ready"
+    assert startup.prepared.session.placement() != startup.prepared.seed
+    (validated,) = (one for one in progress.status.conditions if one.type == "Validated")
+    assert "0.01 from the reference, of which two runs are 0.03 apart" in validated.message
+    assert progress.status.validation is not None and not progress.status.validation.bit_equal
+    assert progress.status.rollbacks == ()
+    assert planned != progress.status.resident
+
+
+def test_what_differs_by_more_than_the_reference_from_itself_is_rolled_back(
+    measured: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, startup, progress = begin_again(measured)
+    outputs(measured, monkeypatch, 0.60, 0.48, 0.51, 0.53)  # the last one is the seed's proof, and widens the spread
+    assert startup.run() == "RolledBack"
+    (rollback,) = progress.status.rollbacks
+    assert rollback.reason == "OutputDiffers"
+    assert rollback.message.endswith("by 0.09, and two runs of the reference itself by 0.03")
+    assert startup.prepared.session.placement() == startup.prepared.seed
 
 
 def test_out_of_memory_while_applying_gives_every_byte_back(measured: Start) -> None:

@@ -11,16 +11,16 @@ from collections.abc import Callable
 from stowplan_agent.lifecycle.errors import RollbackFailed, StartError
 from stowplan_agent.lifecycle.facts import bytes_text, infeasible_text, plan_status, summary
 from stowplan_agent.lifecycle.in_force import make_final
+from stowplan_agent.lifecycle.interruption import Interruptions
+from stowplan_agent.lifecycle.moving import move_to
 from stowplan_agent.lifecycle.phases import Outcome
 from stowplan_agent.lifecycle.preparation import Prepared
 from stowplan_agent.lifecycle.progress import Progress
 from stowplan_agent.lifecycle.proof import Proof
 from stowplan_agent.lifecycle.settings import StartSettings
-from stowplan_agent.lifecycle.switch import KillSwitch
 from stowplan_agent.lifecycle.target import Target, choose_target, not_below
-from stowplan_agent.pipeline.request import Stopped
 from stowplan_agent.planning import solve
-from stowplan_agent.transaction import ApplyError, Measured, UndoError, apply, difference, ordered
+from stowplan_agent.transaction import Measured, difference
 from stowplan_api.contract import PlacementCondition, PlacementReason
 
 
@@ -32,15 +32,13 @@ class Adjustment:
         prepared: Prepared,
         settings: StartSettings,
         progress: Progress,
-        switch: KillSwitch,
-        interruption: Callable[[], Exception | None],
+        interruptions: Interruptions,
     ) -> None:
-        """Everything is in the seed placement of ``prepared``. ``interruption``: why to go no further, if at all."""
+        """Everything is in the seed placement of ``prepared``."""
         self._prepared = prepared
         self._settings = settings
         self._progress = progress
-        self._switch = switch
-        self._interruption = interruption
+        self._interruptions = interruptions
         self._proof = Proof(prepared, settings)
         self._chosen: Target | None = None
 
@@ -67,27 +65,22 @@ class Adjustment:
 
     def apply(self) -> Outcome:
         """Make the moves. Raises `StartError` with every one of them undone, else `RollbackFailed`."""
-        if self._switch.thrown:
+        if self._interruptions.switch.thrown:
             self._chosen = self._choose()
             return Outcome.KEEP
-        session, target = self._prepared.session, self._target
-        prepared = self._prepared
-        moves = ordered(prepared.record, session.placement(), target.placement, prepared.seed)
-        try:
-            apply(session.engine, moves, check=self._between_moves(), faults=self._settings.faults)
-        except ApplyError as error:
-            if isinstance(error.cause, (StartError, Stopped)):
-                raise error.cause from None
-            reason = PlacementReason.OUT_OF_MEMORY if error.out_of_memory else PlacementReason.APPLY_FAILED
-            raise StartError(reason, str(error)) from error
-        except UndoError as error:
-            raise RollbackFailed(PlacementReason.FAILED, str(error)) from error
+        target = self._target
+        move_to(self._prepared, target.placement, check=self._between_moves(), faults=self._settings.faults)
         self._in_force(target.reason, summary(target.placement), target.note)
         return Outcome.DONE
 
     def validate(self) -> Outcome:
         """Prove what is in force, and make it final. Raises `StartError`."""
-        self._proof.prove(self._progress)
+        try:
+            self._proof.prove(self._progress)
+        except StartError as error:
+            if error.reason is not PlacementReason.OUTPUT_DIFFERS:
+                raise
+            self._judge_by_spread(error)
         make_final(self._prepared.session, self._settings.faults)
         return Outcome.DONE
 
@@ -99,8 +92,7 @@ class Adjustment:
         text = "" if measured is None else bytes_text(measured.peak_bytes, measured.seconds)
         try:
             self._settings.faults.reach("rollback")
-            moves = ordered(self._prepared.record, session.placement(), seed, seed)
-            apply(session.engine, moves, check=session.check)
+            move_to(self._prepared, seed, check=session.check)
         except Exception as error:
             message = f"rolling back failed: {error}; it was to undo this: {failure}"
             raise RollbackFailed(PlacementReason.FAILED, message) from error
@@ -108,7 +100,7 @@ class Adjustment:
         self._progress.rolled_back(failure.reason, str(failure), given_up, kept, text)
         self._progress.condition(PlacementCondition.APPLIED, "False", failure.reason, str(failure))
         try:
-            self._proof.prove(self._progress)
+            self._prove_seed()
         except StartError as error:
             message = f"the seed placement does not validate either: {error}; the planned one failed so: {failure}"
             raise StartError(PlacementReason.FAILED, message) from error
@@ -127,6 +119,30 @@ class Adjustment:
         self._proof.report(self._progress, self._target.plan if planned else None)
         return self._proof.sentence()
 
+    def _judge_by_spread(self, failure: StartError) -> None:
+        """The reference once more where it was run: if it does not repeat itself, its own spread is the tolerance.
+
+        Raises ``failure``, in the seed placement, if it does; `StartError` for an output that is further away.
+        """
+        here, session = self._prepared.session.placement(), self._prepared.session
+        move_to(self._prepared, self._prepared.seed, check=session.check)
+        if not self._proof.learn_spread():
+            raise failure
+        move_to(self._prepared, here, check=session.check)
+        self._proof.judge(self._progress)
+
+    def _prove_seed(self) -> None:
+        """Raises `StartError`. The seed placement is the reference's own: what its runs differ by is the spread."""
+        try:
+            self._proof.prove(self._progress)
+        except StartError as error:
+            if error.reason is not PlacementReason.OUTPUT_DIFFERS:
+                raise
+            if not self._proof.knows_spread and not self._proof.learn_spread():
+                raise
+            self._proof.widen_spread()
+            self._proof.judge(self._progress)
+
     @property
     def _target(self) -> Target:
         assert self._chosen is not None, "Solve comes before whatever needs a target"
@@ -139,7 +155,7 @@ class Adjustment:
         def check() -> None:
             nonlocal interrupted
             self._prepared.session.check()
-            if not interrupted and (cause := self._interruption()) is not None:
+            if not interrupted and (cause := self._interruptions.now()) is not None:
                 interrupted = True  # undoing is checked as well, and must not be broken off
                 raise cause
 
@@ -148,7 +164,7 @@ class Adjustment:
     def _choose(self) -> Target:
         record, residency = self._prepared.record, self._settings.spec.residency
         current = self._prepared.session.placement()
-        if self._switch.thrown:
+        if self._interruptions.switch.thrown:
             return self._kept(Target(current, PlacementReason.RESIDENCY_DISABLED), "the seed placement is served")
         if residency.mode == "Static":
             return self._kept(Target(current, PlacementReason.STATIC_MODE), "the seed placement is served")

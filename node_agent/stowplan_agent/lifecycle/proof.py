@@ -20,8 +20,9 @@ from stowplan_agent.lifecycle.preparation import Prepared
 from stowplan_agent.lifecycle.progress import Progress
 from stowplan_agent.lifecycle.settings import StartSettings
 from stowplan_agent.lifecycle.shapes import describe
+from stowplan_agent.pipeline.hosted import Frames
 from stowplan_agent.planning.limits import reserve_bytes
-from stowplan_agent.transaction import Criteria, Faults, Measured, judge
+from stowplan_agent.transaction import Criteria, Faults, Measured, distance, judge, nearest
 from stowplan_agent.weights import LedgerError, Timeline
 from stowplan_api.contract import PlacementReason
 from stowplan_api.plan import Plan
@@ -36,6 +37,9 @@ class Proof:
         self._prepared = prepared
         declared = settings.spec.workload.shapes[0]
         self._shape = declared.model_copy(update={"steps": prepared.reference_shape.steps})
+        self._reference = prepared.reference
+        self._runs: tuple[Frames, ...] = ()
+        self._output: Frames | None = None
         self._faults = settings.faults
         validation = settings.spec.residency.validation
         record = prepared.record
@@ -53,7 +57,7 @@ class Proof:
 
     def prove(self, progress: Progress) -> None:
         """Run and judge. Raises `StartError` with the first criterion that failed; `last` has the numbers."""
-        prepared, session = self._prepared, self._prepared.session
+        session = self._prepared.session
         try:
             if self._faults.fires("validate.run"):
                 raise torch.OutOfMemoryError("fault validate.run was injected by STOWPLAN_FAULTS")
@@ -62,24 +66,62 @@ class Proof:
             raise StartError(
                 PlacementReason.OUT_OF_MEMORY, f"the validation request ran out of memory: {first_sentence(error)}"
             ) from error
-        self.last = measured = perturbed(measured, self._faults, self._criteria.capacity_bytes)
+        self.last = perturbed(measured, self._faults, self._criteria.capacity_bytes)
+        try:
+            session.check()
+        except LedgerError as error:
+            raise StartError(PlacementReason.LEDGER_MISMATCH, str(error)) from error
+        self.judge(progress)
+
+    def judge(self, progress: Progress) -> None:
+        """Report what was measured last, and judge it. Raises `StartError` with every criterion that failed."""
+        assert self.last is not None
+        measured, reference = self.last, self._reference
+        if self._runs and self._output is not None and measured.digest != reference.digest:
+            self.last = measured = replace(measured, distance=nearest(self._output, self._runs))
         assert measured.seconds is not None
         self._compare(progress, measured)
         progress.facts(
             validation=ValidationStatus(
                 milliseconds=round(measured.seconds * 1000),
-                reference_milliseconds=round(prepared.reference.seconds * 1000),
+                reference_milliseconds=round(reference.seconds * 1000),
                 peak_bytes=measured.peak_bytes,
-                bit_equal=measured.digest == prepared.reference.digest,
+                bit_equal=measured.digest == reference.digest,
             )
         )
-        try:
-            session.check()
-        except LedgerError as error:
-            raise StartError(PlacementReason.LEDGER_MISMATCH, str(error)) from error
-        findings = judge(prepared.reference, measured, self._criteria)
+        findings = judge(reference, measured, self._criteria)
         if findings:
             raise StartError(findings[0].reason, "; ".join(finding.message for finding in findings))
+
+    def learn_spread(self) -> bool:
+        """Run the reference once more, in its own placement, which must be in force: does it repeat itself?
+
+        If it does not, a third run says by how much. Two that agree with each other and not with the first are no
+        spread: something has changed. Raises torch.OutOfMemoryError, and what the pipeline raises.
+        """
+        prepared = self._prepared
+        calls = prepared.reference_calls
+        second, one = prepared.session.output(prepared.reference_shape, Timeline(calls))
+        if second.digest == self._reference.digest:
+            return False
+        third, other = prepared.session.output(prepared.reference_shape, Timeline(calls))
+        if third.digest == second.digest:
+            return False
+        self._runs = (one, other)
+        self._reference = replace(self._reference, spread=distance(one, other))
+        return True
+
+    @property
+    def knows_spread(self) -> bool:
+        """Whether the reference is known not to repeat itself."""
+        return bool(self._runs)
+
+    def widen_spread(self) -> None:
+        """What was measured last was the reference itself, in its own placement: one more run of it."""
+        if self._output is not None:
+            most = max(distance(self._output, run) for run in self._runs)
+            self._runs = (*self._runs, self._output)
+            self._reference = replace(self._reference, spread=max(most, self._reference.spread or 0.0))
 
     def _measured(self) -> Measured:
         """What the request gives; the second one where the first ran out of memory, and all of that came back.
@@ -100,18 +142,22 @@ class Proof:
         prepared, session = self._prepared, self._prepared.session
         lightened = prepared.reference_shape != self._shape
         expected = () if lightened else prepared.reference_calls
-        measured = session.measure(self._shape, Timeline(expected))
+        measured, self._output = session.output(self._shape, Timeline(expected))
         if lightened:
             # Bits and seconds are judged on the shape that has a reference, memory on the declared one.
-            light = session.measure(prepared.reference_shape, Timeline(prepared.reference_calls))
+            light, self._output = session.output(prepared.reference_shape, Timeline(prepared.reference_calls))
             measured = replace(measured, digest=light.digest, seconds=light.seconds)
+        if measured.digest == self._reference.digest:
+            self._output = None  # it is the reference's
         return measured
 
     def sentence(self) -> str:
         """The proof in one sentence, for the condition."""
-        measured, reference = self.last, self._prepared.reference
+        measured, reference = self.last, self._reference
         assert measured is not None and measured.seconds is not None
         bits = "bit-equal" if measured.digest == reference.digest else "not compared bit by bit"
+        if reference.spread is not None and measured.distance is not None:
+            bits = f"{measured.distance:.3g} from the reference, of which two runs are {reference.spread:.3g} apart"
         shape = describe(self._prepared.reference_shape)
         return (
             f"{bits}; {shape} in {measured.seconds:.3f} s ({self.promised_seconds:.3f} s predicted), "

@@ -80,10 +80,13 @@ class Session:
 
     def measure(self, shape: Shape, timeline: Timeline) -> Measured:
         """Run the shape once, with what it is expected to call."""
+        return self.output(shape, timeline)[0]
+
+    def output(self, shape: Shape, timeline: Timeline) -> tuple[Measured, Frames]:
+        """As `measure`, with the frames."""
         self._settle()
         self.engine.timeline = timeline
-        measured, _ = self._run(request_of(shape), self.stop)
-        return measured
+        return self._run(request_of(shape), self.stop)
 
     def serve(self, request: PipelineRequest, timeline: Timeline, stop: Callable[[], bool]) -> tuple[Frames, Measured]:
         """Run a user's request; frames, and what was measured."""

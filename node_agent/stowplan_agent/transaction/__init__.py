@@ -5,6 +5,7 @@ from stowplan_agent.transaction.faults import FaultError, Faults, InjectedFault
 from stowplan_agent.transaction.judgement import Criteria, Finding, Measured, Reference, judge
 from stowplan_agent.transaction.moves import difference, ordered
 from stowplan_agent.transaction.points import Point, Points
+from stowplan_agent.transaction.spread import distance, nearest
 
 __all__ = [
     "ApplyError",
@@ -20,6 +21,8 @@ __all__ = [
     "UndoError",
     "apply",
     "difference",
+    "distance",
     "judge",
+    "nearest",
     "ordered",
 ]

@@ -1,7 +1,8 @@
 """Is a placement proven? A pure judgement over what one validation request measured.
 
 Seconds are judged against the reference, the first full-shape run, with a margin of the larger of a share and 50 ms;
-output bit for bit; memory against what this process may use less the reserve.
+output bit for bit, or, where two runs of the reference itself differ, by no more than they do; memory against what
+this process may use less the reserve.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ class Reference:
 
     digest: str
     seconds: float
+    spread: float | None = None
+    """How far apart two more runs of it are (`spread.distance`); None where they repeat it bit for bit."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,14 @@ class Measured:
     seconds: float | None
     peak_bytes: int
     reserved_peak_bytes: int
+    distance: float | None = None
+    """How far the output is from the nearest run of the reference, where that does not repeat itself."""
+
+    def repeats(self, reference: Reference) -> bool:
+        """Whether the output is the reference's, as far as that can be said."""
+        if self.digest == reference.digest:
+            return True
+        return reference.spread is not None and self.distance is not None and self.distance <= reference.spread
 
 
 @dataclass(frozen=True)
@@ -58,13 +69,11 @@ class Finding:
 def judge(reference: Reference, measured: Measured, criteria: Criteria) -> tuple[Finding, ...]:
     """Every criterion that failed, the most serious first; empty when the placement is proven."""
     findings: list[Finding] = []
-    if criteria.reproducible and measured.digest != reference.digest:
-        findings.append(
-            Finding(
-                PlacementReason.OUTPUT_DIFFERS,
-                f"the output differs from the reference: {measured.digest[:12]} and not {reference.digest[:12]}",
-            )
-        )
+    if criteria.reproducible and not measured.repeats(reference):
+        message = f"the output differs from the reference: {measured.digest[:12]} and not {reference.digest[:12]}"
+        if reference.spread is not None and measured.distance is not None:
+            message += f", by {measured.distance:.3g}, and two runs of the reference itself by {reference.spread:.3g}"
+        findings.append(Finding(PlacementReason.OUTPUT_DIFFERS, message))
     budget = criteria.capacity_bytes - criteria.reserve_bytes
     for what, peak in (("allocated", measured.peak_bytes), ("reserved", measured.reserved_peak_bytes)):
         if peak > budget:

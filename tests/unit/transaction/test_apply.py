@@ -24,6 +24,16 @@ MOVES = difference(everywhere("Offload"), everywhere("Resident"))
 
 
 @dataclass
+class Cache:
+    """Memory that nothing uses."""
+
+    emptied: int = 0
+
+    def empty_cache(self) -> None:
+        self.emptied += 1
+
+
+@dataclass
 class Record:
     """Weights that are where they were placed last, and a history. ``fails`` maps a component and mode to an error."""
 
@@ -33,7 +43,7 @@ class Record:
     """Bytes that a component still has on the host after it came back."""
     checks: int = 0
     dropped: Snapshot | None = None
-    cache: Cache = field(default_factory=lambda: Cache())
+    cache: Cache = field(default_factory=Cache)
     pieces: bool = False
     """Whether what fails does so for want of memory that the cache holds."""
     fail_check: int = 0
@@ -113,16 +123,6 @@ def test_accounts_that_disagree_undo_the_move_that_was_just_made_as_well(number:
         apply(weights, MOVES, check=weights.check)
     assert weights.where() == dict.fromkeys(NAMES, "Offload")
     assert len(weights.history) == 2 * number
-
-
-@dataclass
-class Cache:
-    """Memory that nothing uses."""
-
-    emptied: int = 0
-
-    def empty_cache(self) -> None:
-        self.emptied += 1
 
 
 def test_t5_a_move_that_runs_out_of_memory_is_tried_again_with_an_empty_cache() -> None:

@@ -65,3 +65,22 @@ def test_findings_carry_their_numbers() -> None:
     assert "12.000 s" in slow.message
     assert "10.000 s" in slow.message
     assert "10.500 s" in slow.message
+
+
+@pytest.mark.parametrize(
+    ("spread", "distance", "accepted"),
+    [(None, None, False), (0.03, 0.03, True), (0.03, 0.031, False), (0.03, None, False), (None, 0.0, False)],
+)
+def test_the_references_own_spread_is_the_tolerance(
+    spread: float | None, distance: float | None, accepted: bool
+) -> None:
+    loose = Reference(digest="a" * 64, seconds=10.0, spread=spread)
+    other = Measured("b" * 64, 9.0, GIB, GIB, distance)
+    assert (judge(loose, other, CRITERIA) == ()) is accepted
+    assert other.repeats(loose) is accepted
+
+
+def test_an_output_beyond_the_spread_is_told_with_both_numbers() -> None:
+    loose = Reference(digest="a" * 64, seconds=10.0, spread=0.01)
+    (differs,) = judge(loose, Measured("b" * 64, 9.0, GIB, GIB, 0.25), CRITERIA)
+    assert differs.message.endswith("by 0.25, and two runs of the reference itself by 0.01")
