@@ -74,6 +74,13 @@ class Client:
             if not query["continue"]:
                 return
 
+    async def schemas(self, group: str, version: str) -> Json:
+        """The OpenAPI v3 schemas of a group's version by name, as discovery shows them to every account."""
+        self._count("get", "OpenAPI")
+        answer = await self._request("GET", f"/openapi/v3/apis/{group}/{version}", {})
+        schemas: Json = (answer.get("components") or {}).get("schemas") or {}
+        return schemas
+
     async def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
         """One object, or None when there is none."""
         self._count("get", kind.kind)

@@ -43,6 +43,12 @@ class Metrics:
             f"{prefix}api_requests_total", "Requests to the API server.", ["verb", "kind"], registry=self.registry
         )
         self.objects = Gauge(f"{prefix}objects", "Objects known of a kind.", ["kind"], registry=self.registry)
+        self.missing_fields = Gauge(
+            f"{prefix}definition_missing_fields",
+            "Fields that the operator knows and the served CustomResourceDefinition drops.",
+            ["kind"],
+            registry=self.registry,
+        )
         self.build_info = Gauge(f"{prefix}build_info", "Always 1.", ["version"], registry=self.registry)
         self.build_info.labels(version=installed_version()).set(1)
 

@@ -14,6 +14,7 @@ from prometheus_client import start_http_server
 from stowplan_api.contract import LABEL_DEPLOYMENT
 from stowplan_operator.apply import Writer
 from stowplan_operator.client import Client, connect
+from stowplan_operator.definitions import Definitions
 from stowplan_operator.freshness import Freshness
 from stowplan_operator.kinds import SELECTED_BY_LABEL, Json, Kind
 from stowplan_operator.metrics import Metrics
@@ -78,12 +79,27 @@ class Program:
     async def start(self) -> None:
         """Connect, list, and start the workers. Returns after the first lists: kopf finds the kinds to watch then."""
         self._client = await connect(self.settings.kubeconfig, self.metrics.count_request)
+        definitions = Definitions(self._client, self.metrics)
         resync = Resync(
-            self._client, self._observed, self._queue, self._freshness, self.metrics, self.settings.namespaces
+            self._client,
+            self._observed,
+            self._queue,
+            self._freshness,
+            self.metrics,
+            self.settings.namespaces,
+            definitions,
         )
         self._starts = StartKeeper(self._client, self._observed)
         writer = Writer(self._client, self._observed, self._now, self.metrics.gate_latency.observe, self._starts)
-        worker = Worker(self._queue, self._observed, writer, self.settings, self.metrics, self._now)
+        worker = Worker(
+            self._queue,
+            self._observed,
+            writer,
+            self.settings,
+            self.metrics,
+            self._now,
+            lambda: definitions.dropped,
+        )
         server, thread = start_http_server(self.settings.metrics_port, registry=self.metrics.registry)
         self._close_metrics = _closer(server, thread)
         self._tasks = [asyncio.create_task(resync.run(self.settings.resync_seconds), name="resync")]

@@ -12,8 +12,9 @@ from typing import Final
 
 from stowplan_api.contract import LABEL_DEPLOYMENT
 from stowplan_operator.client import ApiError, Client
+from stowplan_operator.definitions import Definitions
 from stowplan_operator.freshness import Freshness
-from stowplan_operator.kinds import LISTED, SELECTED_BY_LABEL, Json, Kind
+from stowplan_operator.kinds import CONFIG_MAP, LISTED, SELECTED_BY_LABEL, Json, Kind
 from stowplan_operator.metrics import Metrics
 from stowplan_operator.observed import Observed, trimmed
 from stowplan_operator.queue import WorkQueue
@@ -33,6 +34,7 @@ class Resync:
         freshness: Freshness,
         metrics: Metrics,
         namespaces: tuple[str, ...] = (),
+        definitions: Definitions | None = None,
     ) -> None:
         self._client = client
         self._observed = observed
@@ -40,6 +42,7 @@ class Resync:
         self._freshness = freshness
         self._metrics = metrics
         self._namespaces = namespaces
+        self._definitions = definitions
         self.listed = asyncio.Event()
 
     async def run(self, every: float) -> None:
@@ -58,9 +61,17 @@ class Resync:
 
     async def once(self) -> None:
         """List every kind and have every deployment reconciled. Raises `ApiError`; what came until then is kept."""
+        if self._definitions is not None:
+            await self._definitions.check()
         for kind in LISTED:
-            for namespace in self._namespaces or (None,):
-                await self._list(kind, namespace)
+            try:
+                for namespace in self._namespaces or (None,):
+                    await self._list(kind, namespace)
+            except ApiError as error:
+                if kind is not CONFIG_MAP or error.transient:
+                    raise
+                # Stored starts make starts shorter; no gate may wait for the right to read them.
+                _logger.warning("Stored starts cannot be listed, so none are kept: %s", error.message)
             self._freshness.heard(kind)
             self._metrics.objects.labels(kind=kind.kind).set(self._observed.count(kind))
         for key in self._observed.deployments():

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from stowplan_operator.apply import Writer
 from stowplan_operator.decide import decide
+from stowplan_operator.decide.dropped import Dropped
 from stowplan_operator.kinds import DIFFUSION_DEPLOYMENT
 from stowplan_operator.metrics import Metrics
 from stowplan_operator.observed import Key, Observed
@@ -30,13 +31,16 @@ class Worker:
         settings: Settings,
         metrics: Metrics,
         now: Callable[[], datetime],
+        dropped: Callable[[], Dropped] = Dropped,
     ) -> None:
+        """``dropped`` says what the served definitions drop at the moment."""
         self._queue = queue
         self._observed = observed
         self._writer = writer
         self._settings = settings
         self._metrics = metrics
         self._now = now
+        self._dropped = dropped
         self._refusals: dict[Key, tuple[str, ...]] = {}
 
     async def run(self, listed: asyncio.Event) -> None:
@@ -67,7 +71,7 @@ class Worker:
     async def _pass(self, key: Key) -> str:
         snapshot = self._observed.snapshot(key)
         refusals = self._refusals.get(key, ())
-        decision = decide(snapshot, self._now(), self._settings, refusals)
+        decision = decide(snapshot, self._now(), self._settings, refusals, self._dropped())
         if snapshot.dd is None:
             self._refusals.pop(key, None)
         outcome = await self._writer.carry_out(decision)

@@ -6,12 +6,14 @@ answer, and after its writes are observed the next decision is empty.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Final
 
 from stowplan_api.contract import DeploymentReason, Manager
 from stowplan_api.diffusion_deployment import DiffusionDeploymentSpec
 from stowplan_operator.decide.conditions import conditions
+from stowplan_operator.decide.dropped import Dropped
 from stowplan_operator.decide.events import Story, created, gate_changed, readiness_changed, rolled_back, rolling_out
 from stowplan_operator.decide.gate import GatePatch, gate_patch
 from stowplan_operator.decide.placements import missing_placements
@@ -26,6 +28,8 @@ from stowplan_operator.render import SpecError, children, read_spec
 from stowplan_operator.settings import Settings
 
 __all__ = ["ChildWrite", "Decision", "GateWrite", "decide"]
+
+NOTHING_DROPPED: Final = Dropped()
 
 
 @dataclass(frozen=True)
@@ -65,10 +69,17 @@ class Decision:
         return bool(self.gates or self.children or self.voided_starts or self.placements or self.events or self.status)
 
 
-def decide(snapshot: Snapshot, now: datetime, settings: Settings, refusals: tuple[str, ...] = ()) -> Decision:
+def decide(
+    snapshot: Snapshot,
+    now: datetime,
+    settings: Settings,
+    refusals: tuple[str, ...] = (),
+    dropped: Dropped = NOTHING_DROPPED,
+) -> Decision:
     """What to write for one DiffusionDeployment. After its deletion began: nothing; garbage collection does the rest.
 
-    ``refusals`` are the API server's answers to the last writes of children, one sentence each.
+    ``refusals`` are the API server's answers to the last writes of children, one sentence each; ``dropped`` what an
+    older CustomResourceDefinition takes from specs and statuses.
     """
     dd = snapshot.dd
     if dd is None or dd["metadata"].get("deletionTimestamp"):
@@ -77,7 +88,11 @@ def decide(snapshot: Snapshot, now: datetime, settings: Settings, refusals: tupl
     pods = next((child for child in wanted if child["kind"] == DEPLOYMENT.kind), None)
     desired = spec.replicas if spec is not None else (dd.get("spec") or {}).get("replicas", 0)
     state = rollout(snapshot, pods, desired)
-    problem = invalid or trouble(state, refusals)
+    outdated = dropped.trouble()
+    if outdated is not None:
+        # What was rendered is of a spec that may lack something, so nothing is complete and no pod is replaced for it.
+        state = replace(state, rendered=False)
+    problem = invalid or outdated or trouble(state, refusals)
     generation: int = dd["metadata"]["generation"]
     old = old_status(dd)
     new_conditions = conditions(
@@ -87,14 +102,14 @@ def decide(snapshot: Snapshot, now: datetime, settings: Settings, refusals: tupl
         *rolled_back(old, state),
         *readiness_changed(old.conditions, new_conditions, problem is not None),
     )
-    changes_pods = spec is not None and not spec.paused
+    changes_pods = spec is not None and not spec.paused and outdated is None
     return Decision(
         gates=_gates(dd, state, now, settings),
         children=_children(dd, snapshot, wanted, now, settings) if changes_pods else (),
         voided_starts=voided_starts(dd, snapshot.starts) if changes_pods else None,
         placements=() if spec is None else missing_placements(snapshot, state, spec, generation),
         events=tuple(story.manifest(dd, now, settings.instance) for story in stories),
-        status=to_apply(dd, status(dd, old, state, new_conditions)),
+        status=to_apply(dd, dropped.kept(status(dd, old, state, new_conditions).to_json(exclude_none=True))),
         fetch=None if spec is None else starts_to_fetch(dd, snapshot.starts, state, spec),
     )
 

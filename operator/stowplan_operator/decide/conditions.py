@@ -134,7 +134,7 @@ def _degraded(rollout: Rollout, problem: Trouble | None) -> Verdict:
 
 def _stalled(rollout: Rollout, problem: Trouble | None) -> bool:
     """Only when nothing of this generation validates, and waiting alone will not help."""
-    if problem is not None and problem.reason is DeploymentReason.SPEC_INVALID:
+    if problem is not None and problem.reason in (DeploymentReason.SPEC_INVALID, DeploymentReason.DEFINITION_OUTDATED):
         return True
     if problem is not None and problem.final:
         return nothing_validates(rollout)

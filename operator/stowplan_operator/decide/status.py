@@ -75,9 +75,8 @@ def _device(names: list[str]) -> str | None:
     return names[0] if len(names) == 1 else f"{len(names)} x {names[0]}"
 
 
-def to_apply(dd: Json, new: DiffusionDeploymentStatus) -> Json | None:
+def to_apply(dd: Json, wanted: Json) -> Json | None:
     """The manifest for server-side apply of the status; None when the object says all of it already."""
-    wanted = new.to_json(exclude_none=True)
     if _by_type(wanted) == _by_type(dd.get("status") or {}):
         return None
     metadata = dd["metadata"]

@@ -76,6 +76,7 @@ class FakeServer:
         self.objects: dict[str, Json] = {}
         self.requests: list[Request] = []
         self.fault: Callable[[Request], Fault | None] = lambda request: None
+        self.schemas: Json = {}
         self.watchers: list[Callable[[str, Kind, Json], None]] = []
         for raw in objects:
             self.put(raw)
@@ -137,6 +138,8 @@ class FakeServer:
 
     def _carry_out(self, request: Request) -> Json:
         body = request.body
+        if request.path.startswith("/openapi/"):
+            return {"components": {"schemas": self.schemas}}
         if request.method == "POST":
             assert body is not None
             path = f"{request.path}/{body['metadata']['name']}"

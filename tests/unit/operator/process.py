@@ -11,6 +11,7 @@ from observations import KEY, SETTINGS
 from stowplan_operator.apply import Writer
 from stowplan_operator.client import Client
 from stowplan_operator.decide.starts import ProvenStart
+from stowplan_operator.definitions import Definitions
 from stowplan_operator.freshness import Freshness
 from stowplan_operator.kinds import DEPLOYMENT, DIFFUSION_DEPLOYMENT, Json, Kind
 from stowplan_operator.metrics import Metrics
@@ -37,10 +38,15 @@ class Process:
         loop = asyncio.get_running_loop()
         self.freshness = Freshness(self.metrics, loop.time)
         client = Client(server)  # type: ignore[arg-type]
-        self.resync = Resync(client, self.observed, self.queue, self.freshness, self.metrics)
+        self.definitions = Definitions(client, self.metrics)
+        self.resync = Resync(
+            client, self.observed, self.queue, self.freshness, self.metrics, definitions=self.definitions
+        )
         self.starts = StartKeeper(client, self.observed, fetch)
         writer = Writer(client, self.observed, self.now, starts=self.starts)
-        self.worker = Worker(self.queue, self.observed, writer, SETTINGS, self.metrics, self.now)
+        self.worker = Worker(
+            self.queue, self.observed, writer, SETTINGS, self.metrics, self.now, lambda: self.definitions.dropped
+        )
         self._tasks: list[asyncio.Task[None]] = []
         server.watchers.append(self._event)
 
