@@ -6,10 +6,11 @@ the models, so that the API server checks what the programs read.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from stowplan_api.diffusion_deployment import DiffusionDeploymentSpec, DiffusionDeploymentStatus
+from stowplan_api.diffusion_deployment import UNSEEN, DiffusionDeploymentSpec, DiffusionDeploymentStatus
 from stowplan_api.markers import rules
 from stowplan_api.model import GROUP, VERSION, Model
 from stowplan_api.residency_placement import ResidencyPlacementSpec, ResidencyPlacementStatus
@@ -52,6 +53,8 @@ class Kind:
     columns: tuple[Column, ...]
     rules: tuple[Rule, ...] = ()
     scale: bool = False
+    unseen: Mapping[str, int] | None = None
+    """Status of an object that no controller has seen. Without one, kstatus (Flux) takes a new object for finished."""
 
 
 def _condition(type_: str, field: str) -> str:
@@ -81,6 +84,7 @@ DIFFUSION_DEPLOYMENT: Final = Kind(
     ),
     rules=NAME,
     scale=True,
+    unseen={"observedGeneration": UNSEEN},
 )
 
 RESIDENCY_PLACEMENT: Final = Kind(
@@ -116,7 +120,7 @@ def schema(kind: Kind) -> Schema:
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
             "spec": spec_schema(kind.spec),
-            "status": status_schema(kind.status),
+            "status": status_schema(kind.status) | ({"default": dict(kind.unseen)} if kind.unseen else {}),
         },
     }
     return result | (rules(*kind.rules) if kind.rules else {})

@@ -6,7 +6,7 @@ user's spec. Bounds are part of the contract: a list without one would cost the 
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import ConfigDict, Field, computed_field
 
@@ -18,6 +18,8 @@ from stowplan_api.placement import ComponentPlacement
 from stowplan_api.quantity import PositiveQuantity, Quantity, for_people
 from stowplan_api.status import Milliseconds, StatusModel, Text, Timestamp, seconds_for_people
 
+UNSEEN: Final = -1
+"""``observedGeneration`` of a status that no operator wrote: no generation of any object."""
 DType = Literal["bfloat16", "float16", "float32"]
 ComponentNames = Annotated[
     tuple[Annotated[str, Field(min_length=1, max_length=63)], ...], Field(max_length=32, json_schema_extra=SET)
@@ -213,8 +215,8 @@ class CountedRollback(Model):
 class DiffusionDeploymentStatus(StatusModel):
     """What the operator says."""
 
-    observed_generation: Annotated[int, Field(ge=0)] = 0
-    """The generation that everything below speaks of."""
+    observed_generation: Annotated[int, Field(ge=UNSEEN)] = 0
+    """The generation that everything below speaks of; -1 until the operator has seen the object."""
     replicas: Annotated[int, Field(ge=0)] = 0
     """Pods that exist."""
     ready_replicas: Annotated[int, Field(ge=0)] = 0

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+import kstatus
 from localcluster.client import Cluster
 from stowplan_api.crd import KINDS, definition
 from stowplan_api.diffusion_deployment import DiffusionDeploymentSpec
@@ -94,6 +95,14 @@ def test_columns_tell_the_story(cluster: Cluster, namespace: str) -> None:
     for word in ("DEVICE", "PEAK", "SECONDS", "ROLLBACKS", "30 MiB", "0.12s"):
         assert word in wide
     assert "met" in cluster.kubectl(*in_namespace, "wait", "--for=condition=Ready", "dd/tiny-wan", "--timeout=5s")
+
+
+def test_what_nobody_has_seen_is_not_finished(cluster: Cluster, namespace: str) -> None:
+    """kstatus takes an object without a status for finished; with an operator that is down it would for ever be."""
+    cluster.apply(example(), namespace=namespace)
+    stored = cluster.json("--namespace", namespace, "get", "dd/tiny-wan")
+    assert stored["status"] == {"observedGeneration": -1}
+    assert kstatus.judge(stored) == "InProgress"
 
 
 def test_scale_is_a_subresource(cluster: Cluster, namespace: str) -> None:

@@ -5,6 +5,7 @@ One deployment is taken through its life under the chart's own role. No call is 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ from cluster.played import Studio, deployment
 from cluster.releases import OPERATOR, installed, namespaced
 from localcluster import chart
 from localcluster.client import Cluster
-from stowplan_api.contract import AGENT_ROLE
+from stowplan_api.contract import AGENT_ROLE, STORED_START_PATH
 
 Right = tuple[str, str, str]
 """Group, resource (with its subresource) and verb, as a rule of a role names them."""
@@ -40,7 +41,12 @@ def calls(local_cluster: Cluster) -> Iterator[list[dict[str, Any]]]:
 
 def serve(studio: Studio, pod: str) -> None:
     """Play the agent of a pod until the deployment is Ready."""
-    studio.agent_says(pod, "True")
+    measured = {"type": "Calibrated", "status": "True", "reason": "Measured", "message": ""}
+    start = json.dumps({"fingerprint": "0123456789abcdef", "provenAt": "2026-01-01T00:00:00Z"})
+    leave = f"mkdir -p /tmp/www/v1 && echo '{start}' > /tmp/www{STORED_START_PATH}"
+    studio.kubectl("exec", pod, "--container=server", "--", "sh", "-c", leave)
+    studio.agent_says(pod, "True", conditions=[measured])
+    studio.kubectl("wait", "--for=create", "configmap/tiny-starts", "--timeout=60s")
     studio.wait_gate(pod, "True")
     studio.wait_condition("dd/tiny", "Ready", "True")
 

@@ -95,7 +95,8 @@ def test_network_policies_name_the_operator_and_every_namespace_that_is_served()
     assert policies.keys() == {"stowplan-system", "red", "studio"}
     operator, serving = policies["stowplan-system"], policies["red"]
     assert {port["port"] for rule in operator["ingress"] for port in rule["ports"]} == {"health", "metrics"}
-    assert {port["port"] for rule in operator["egress"] for port in rule["ports"]} == {443, 6443}
+    assert {port["port"] for rule in operator["egress"] for port in rule["ports"]} == {443, 6443, "http"}
+    assert [rule["to"][0].get("podSelector") for rule in operator["egress"] if "to" in rule] == [serving["podSelector"]]
     assert [port["port"] for rule in serving["ingress"] for port in rule["ports"]] == ["http"]
     blocks = [peer["ipBlock"] for rule in serving["egress"] for peer in rule.get("to", [])]
     assert ["169.254.169.254/32"] in [block.get("except") for block in blocks]
