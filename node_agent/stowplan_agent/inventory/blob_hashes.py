@@ -49,7 +49,7 @@ class BlobCheck:
                 return True
         except OSError:
             pass  # not checked yet
-        if _hash(path, state.st_size) != _stated_hash(path):
+        if not has_hash(path, path.resolve().name):
             return False
         try:
             note.parent.mkdir(exist_ok=True)
@@ -80,10 +80,12 @@ def _stated_hash(path: Path) -> str | None:
     return name if path.is_symlink() and len(name) in NAMES and re.fullmatch("[0-9a-f]+", name) else None
 
 
-def _hash(path: Path, size: int) -> str:
-    is_git = len(path.resolve().name) == 40
+def has_hash(path: Path, stated: str) -> bool:
+    """Whether a file has the hash, which the hub ``stated``: SHA-1 of a Git blob, or SHA-256, told by its length."""
+    size = path.stat().st_size
+    is_git = len(stated) == 40
     digest = hashlib.sha1(f"blob {size}\0".encode(), usedforsecurity=False) if is_git else hashlib.sha256()
     with path.open("rb", buffering=0) as file:
         while chunk := file.read(CHUNK):
             digest.update(chunk)
-    return digest.hexdigest()
+    return digest.hexdigest() == stated

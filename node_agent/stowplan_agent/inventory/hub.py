@@ -1,9 +1,10 @@
 """Bring a repository of the hub into the cache of huggingface_hub, and check what came.
 
 The library downloads: several files at once, resuming where a connection broke, and keeping whole files for the next
-start. What it leaves to others is done here: whether the disk has room is asked before the first byte, every file is
-compared with the hash that the hub states (the library compares sizes), what went wrong is one sentence with a way out,
-and neither a token nor the signature of an address is in it.
+start. What it leaves to others is done here: whether the disk has room is asked before the first byte, what a killed
+process left is gone on with (`interrupted`), every file is compared with the hash that the hub states (the library
+compares sizes), what went wrong is one sentence with a way out, and neither a token nor the signature of an address is
+in it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any, Final
 
 from stowplan_agent.inventory.blob_hashes import BlobCheck
 from stowplan_agent.inventory.errors import InventoryError
+from stowplan_agent.inventory.interrupted import Interrupted
 from stowplan_api.quantity import for_people
 
 PATTERNS: Final = ("*.json", "*/*.safetensors", "*.txt", "*.model", "*.jinja")
@@ -55,7 +57,7 @@ def hub_download(repository: str, revision: str, *, sleep: Callable[[float], Non
     waits = iter(WAITS)
     while True:
         try:
-            return _download(client, repository, revision, cache)
+            return _download(client, repository, revision, cache, sleep)
         except InventoryError:
             raise
         except Exception as error:  # the client raises its own, its HTTP library's and the system's errors
@@ -67,13 +69,17 @@ def hub_download(repository: str, revision: str, *, sleep: Callable[[float], Non
         sleep(wait)
 
 
-def _download(client: Any, repository: str, revision: str, cache: Path) -> str:
+def _download(client: Any, repository: str, revision: str, cache: Path, sleep: Callable[[float], None]) -> str:
     options: dict[str, Any] = {"revision": revision, "allow_patterns": list(PATTERNS)}
-    if not sys.stderr.isatty():
-        options["tqdm_class"] = _logged_progress(repository)
-    _sweep(cache / f"models--{repository.replace('/', '--')}" / "blobs")
-    _check_room(client, repository, options, cache)
-    folder = Path(client.snapshot_download(repository, **options))
+    progress = None if sys.stderr.isatty() else _logged_progress(repository)
+    kept = cache / f"models--{repository.replace('/', '--')}"
+    files = _planned(client, repository, options)
+    interrupted = Interrupted(client, repository, kept, sleep)
+    parts = interrupted.parts(files)
+    _check_room(repository, files, cache, kept_bytes=sum(part.path.stat().st_size for part in parts))
+    interrupted.finish(parts, progress)
+    _sweep(kept / "blobs")
+    folder = Path(client.snapshot_download(repository, **options, **({"tqdm_class": progress} if progress else {})))
     BlobCheck(f"hf://{repository}", folder).run()
     return str(folder)
 
@@ -94,20 +100,24 @@ def _passes(error: Exception) -> bool:
     return False
 
 
-def _check_room(client: Any, repository: str, options: dict[str, Any], cache: Path) -> None:
-    """Refuse what the disk has no room for, before a byte of it is loaded."""
+def _planned(client: Any, repository: str, options: dict[str, Any]) -> list[Any]:
+    """The files of the download, with their sizes, and whether each will be downloaded."""
     try:
-        files = client.snapshot_download(repository, dry_run=True, **options)
+        return list(client.snapshot_download(repository, dry_run=True, **options))
     except _errors().DryRunError:
-        return  # not to be reached: what is in the cache may do, and else the download says why
-    needed = sum(file.file_size for file in files if file.will_download)
+        return []  # not to be reached: what is in the cache may do, and else the download says why
+
+
+def _check_room(repository: str, files: list[Any], cache: Path, *, kept_bytes: int) -> None:
+    """Refuse what the disk has no room for, before a byte of it is loaded; ``kept_bytes`` of it are there already."""
+    needed = sum(file.file_size for file in files if file.will_download) - kept_bytes
     free = shutil.disk_usage(next(path for path in (cache, *cache.parents) if path.is_dir())).free
     if needed > free:
         raise InventoryError(
             f"hf://{repository} needs {for_people(needed)} more on the disk of {cache}, which has {for_people(free)} "
             f"free; make room of {for_people(needed - free)}, or set HF_HOME to a larger disk"
         )
-    if needed:
+    if needed > 0:
         _log.info("hf://%s: downloading %s in %d files", repository, for_people(needed), len(files))
 
 
@@ -161,7 +171,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _sweep(blobs: Path) -> None:
-    """Remove parts of files that killed processes have left: the library never comes back to them."""
+    """Remove other parts of files that killed processes have left: nobody comes back to them."""
     for part in blobs.glob("*.incomplete"):
         try:
             if time.time() - part.stat().st_mtime > ABANDONED_SECONDS:

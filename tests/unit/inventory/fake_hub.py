@@ -29,6 +29,9 @@ class FakeHub:
     files: dict[str, bytes]
     break_after: dict[str, int] = field(default_factory=dict)
     """Bytes of a file after which its first connection breaks."""
+    stall_after: dict[str, int] = field(default_factory=dict)
+    """Bytes of a file after which its first connection says nothing more, until ``released``."""
+    released: threading.Event = field(default_factory=threading.Event)
     served: dict[str, bytes] = field(default_factory=dict)
     """What is sent instead of a file."""
     stated_sizes: dict[str, int] = field(default_factory=dict)
@@ -139,7 +142,8 @@ class _Handler(BaseHTTPRequestHandler):
         if asked:
             headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
         broken = self.hub.break_after.pop(file, None) if self.command == "GET" else None
-        self._send(206 if asked else 200, content[start:], headers, broken)
+        stalled = self.hub.stall_after.pop(file, None) if self.command == "GET" else None
+        self._send(206 if asked else 200, content[start:], headers, stalled if broken is None else broken, stalled)
 
     def _refuse(self, status: int, code: str, message: str) -> None:
         self._send(status, b"", {"X-Error-Code": code, "X-Error-Message": message})
@@ -147,7 +151,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _json(self, status: int, value: object) -> None:
         self._send(status, json.dumps(value).encode(), {"Content-Type": "application/json"})
 
-    def _send(self, status: int, body: bytes, headers: dict[str, str], broken: int | None = None) -> None:
+    def _send(
+        self, status: int, body: bytes, headers: dict[str, str], broken: int | None = None, stalled: int | None = None
+    ) -> None:
         self.send_response(status)
         for name, value in {**headers, "Content-Length": str(len(body))}.items():
             self.send_header(name, value)
@@ -157,5 +163,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body if broken is None else body[:broken])
         if broken is not None:
             self.wfile.flush()
+            if stalled is not None:
+                self.hub.released.wait(60)
             self.close_connection = True
             self.connection.close()

@@ -37,15 +37,20 @@ def hub(checkpoint_folder: Path) -> Iterator[FakeHub]:
         yield started
 
 
+def environment_of(hub: FakeHub, home: Path, **environment: str) -> dict[str, str]:
+    """What a pod has: HF_ENDPOINT says where the hub is, HF_HOME where the cache is."""
+    own = {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(home), "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_XET": "1"}
+    known = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+    return known | own | environment
+
+
 def fetch(
     hub: FakeHub, home: Path, *, source: str = "hf://org/wan", revision: str = "main", **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """What a pod does: HF_ENDPOINT says where the hub is, HF_HOME where the cache is."""
-    own = {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(home), "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_XET": "1"}
-    known = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+    """What a pod does."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, source, revision],
-        env=known | own | environment,
+        env=environment_of(hub, home, **environment),
         capture_output=True,
         text=True,
         check=False,
