@@ -67,6 +67,7 @@ class Client:
         while True:
             self._count("list", kind.kind)
             answer = await self._request("GET", kind.path(namespace), query, accept=accept)
+            answer["items"] = answer["items"] or []  # A list of metadata alone is null when it is empty.
             for item in answer["items"]:
                 item |= {"apiVersion": kind.api_version, "kind": kind.kind}
             yield answer["items"], int(answer["metadata"]["resourceVersion"])

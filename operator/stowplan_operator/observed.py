@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from stowplan_api.contract import LABEL_DEPLOYMENT, Manager
+from stowplan_api.contract import LABEL_DEPLOYMENT
 from stowplan_operator.kinds import (
     CHILDREN,
     CONFIG_MAP,
@@ -24,10 +24,10 @@ from stowplan_operator.kinds import (
     Kind,
 )
 from stowplan_operator.render.naming import starts_name
+from stowplan_operator.trimming import trimmed
 
 _GONE_LIMIT: Final = 20_000
 """Uids remembered as deleted: more than can go between a list's snapshot and its arrival."""
-_OURS: Final = frozenset(manager.value for manager in Manager)
 
 
 class Key(NamedTuple):
@@ -158,14 +158,3 @@ def key_of(kind: Kind, raw: Json) -> Key | None:
 def _newer(new: Json, old: Json) -> bool:
     """Resource versions are ordered integers for one resource (KEP-5504); another uid is another, later object."""
     return bool(new["uid"] != old["uid"] or int(new["resourceVersion"]) > int(old["resourceVersion"]))
-
-
-def trimmed(kind: Kind, raw: Json) -> Json:
-    """What decisions need: pods lose their spec, everything the field lists of other managers, stored starts all."""
-    metadata: dict[str, Any] = dict(raw["metadata"])
-    fields = [entry for entry in metadata.pop("managedFields", None) or () if entry.get("manager") in _OURS]
-    if kind.metadata_only:
-        return {"metadata": metadata}
-    if kind == POD:
-        return {"metadata": metadata, "status": raw.get("status") or {}}
-    return {**raw, "metadata": {**metadata, "managedFields": fields}}

@@ -16,8 +16,9 @@ from stowplan_operator.definitions import Definitions
 from stowplan_operator.freshness import Freshness
 from stowplan_operator.kinds import CONFIG_MAP, LISTED, SELECTED_BY_LABEL, Json, Kind
 from stowplan_operator.metrics import Metrics
-from stowplan_operator.observed import Observed, trimmed
+from stowplan_operator.observed import Observed
 from stowplan_operator.queue import WorkQueue
+from stowplan_operator.trimming import trimmed
 
 _logger = logging.getLogger(__name__)
 _LONGEST_DELAY: Final = 30.0

@@ -1,0 +1,67 @@
+"""What is kept of an object: only what decisions read, so that memory follows the number of pods and not their size.
+
+A pod as the API server sends it is about ten times what is read of it; five thousand of them are most of what an
+operator would hold. Keys are this module's own strings, so objects share them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from stowplan_api.contract import LABEL_DEPLOYMENT, LABEL_TEMPLATE, READINESS_GATE, Manager
+from stowplan_api.model import GROUP
+from stowplan_operator.kinds import DIFFUSION_DEPLOYMENT, POD, Json, Kind
+
+_OURS: Final = frozenset(manager.value for manager in Manager)
+_POD_METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
+_POD_STATUS: Final = ("phase", "reason", "message", "podIP")
+_POD_CONDITIONS: Final = frozenset({"Ready", "PodScheduled", READINESS_GATE})
+_CONDITION: Final = ("type", "status", "reason", "message", "lastTransitionTime")
+_STATES: Final = (
+    ("running", ("startedAt",)),
+    ("waiting", ("reason", "message")),
+    ("terminated", ("reason", "exitCode", "message")),
+)
+
+
+def trimmed(kind: Kind, raw: Json) -> Json:
+    """What decisions need of an object. Nothing of it is changed, only left out; trimming again changes nothing."""
+    if kind == POD:
+        return _pod(raw)
+    metadata: dict[str, Any] = dict(raw["metadata"])
+    fields = [entry for entry in metadata.pop("managedFields", None) or () if entry.get("manager") in _OURS]
+    if kind.metadata_only:
+        return {"metadata": metadata}
+    if kind == DIFFUSION_DEPLOYMENT and metadata.get("annotations"):
+        # The last applied configuration alone is as large as the object.
+        own = {name: value for name, value in metadata["annotations"].items() if name.startswith(f"{GROUP}/")}
+        metadata["annotations"] = own
+    return {**raw, "metadata": {**metadata, "managedFields": fields}}
+
+
+def _pod(raw: Json) -> Json:
+    metadata, status = raw["metadata"], raw.get("status") or {}
+    labels = metadata.get("labels") or {}
+    owners = [ref for ref in metadata.get("ownerReferences") or () if ref.get("controller")]
+    kept = _some(metadata, _POD_METADATA)
+    kept["labels"] = _some(labels, (LABEL_DEPLOYMENT, LABEL_TEMPLATE))
+    kept["ownerReferences"] = [_some(ref, ("kind", "name", "controller")) for ref in owners]
+    said = _some(status, _POD_STATUS)
+    found = [entry for entry in status.get("conditions") or () if entry["type"] in _POD_CONDITIONS]
+    said["conditions"] = [_some(entry, _CONDITION) for entry in found]
+    for group in ("initContainerStatuses", "containerStatuses"):
+        if status.get(group):
+            said[group] = [_container(entry) for entry in status[group]]
+    return {"metadata": kept, "status": said}
+
+
+def _container(entry: Json) -> Json:
+    kept = _some(entry, ("name", "restartCount"))
+    for moment in ("state", "lastState"):
+        states = entry.get(moment) or {}
+        kept[moment] = {name: _some(states[name], fields) for name, fields in _STATES if states.get(name) is not None}
+    return kept
+
+
+def _some(whole: Json, names: tuple[str, ...]) -> Json:
+    return {name: whole[name] for name in names if name in whole}
