@@ -19,6 +19,7 @@ from stowplan_agent.lifecycle.progress import Progress
 from stowplan_agent.lifecycle.proof import Proof
 from stowplan_agent.lifecycle.settings import StartSettings
 from stowplan_agent.lifecycle.target import Target, choose_target, not_below
+from stowplan_agent.pipeline.request import Stopped
 from stowplan_agent.planning import solve
 from stowplan_agent.transaction import Measured, difference
 from stowplan_api.contract import PlacementCondition, PlacementReason
@@ -101,7 +102,9 @@ class Adjustment:
         self._progress.condition(PlacementCondition.APPLIED, "False", failure.reason, str(failure))
         try:
             self._prove_seed()
-        except StartError as error:
+        except Stopped:
+            raise
+        except Exception as error:  # whatever it was, it is not proven
             message = f"the seed placement does not validate either: {error}; the planned one failed so: {failure}"
             raise StartError(PlacementReason.FAILED, message) from error
         try:

@@ -23,6 +23,8 @@ FIXED: Final = 300.0
 """Seconds of any phase beside its work: imports, compilation, a busy host."""
 READ_RATE: Final = 1e8
 """Bytes a second of a checkpoint over a 1 Gbit/s network or from a hub."""
+LONGEST_READ: Final = 14_400.0
+"""Seconds: nobody waits longer than four hours for a checkpoint, whatever the memory limit would hold."""
 TOKEN_STEPS: Final = 500.0
 """Denoised tokens a second: ten times slower than one H200 with a 14 B model."""
 TOKEN_PIXELS: Final = 16 * 16 * 4
@@ -37,7 +39,7 @@ def phase_deadlines(
 
     Raises `ContractError` for a ``STOWPLAN_PHASE_DEADLINES`` that names no phase or no positive number.
     """
-    read = (spec.resources.memory if memory_limit is None else memory_limit) / READ_RATE
+    read = min((spec.resources.memory if memory_limit is None else memory_limit) / READ_RATE, LONGEST_READ)
     shapes = spec.workload.shapes
     whole = max(_seconds(shape) for shape in shapes)
     once = max(_seconds(short(shape)) for shape in shapes)

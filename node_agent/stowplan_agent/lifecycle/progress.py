@@ -46,6 +46,7 @@ class Progress:
         self._now = now
         self._monotonic = monotonic
         self._began = monotonic()
+        self._warnings: list[str] = []
         self._lock = threading.RLock()  # a deadline's timer and the worker that serves have something to say as well
 
     @property
@@ -74,8 +75,15 @@ class Progress:
         """Set fields of the status."""
         self._set(**fields)
 
+    def warn(self, sentence: str) -> None:
+        """Something that stops nothing, for people: in the log, and with whatever is said of Applied from now on."""
+        _log.warning("%s", sentence)
+        self._warnings.append(sentence)
+
     def condition(self, type_: PlacementCondition, status: Status, reason: PlacementReason, message: str) -> None:
         """Set one condition."""
+        if type_ is PlacementCondition.APPLIED:
+            message = "; ".join((message, *self._warnings))
         with self._lock:
             conditions = set_condition(
                 self._status.conditions, type_, status, reason, message, generation=self._generation, now=self._now()

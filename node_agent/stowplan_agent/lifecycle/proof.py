@@ -134,6 +134,7 @@ class Proof:
         try:
             return self._request()
         except torch.OutOfMemoryError:
+            gc.collect()
             if accelerator.counters().allocated > held:
                 raise
         return self._request()

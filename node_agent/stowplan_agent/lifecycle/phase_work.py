@@ -1,0 +1,115 @@
+"""What each phase of a start does, and how it says that it ended. What comes next is for `phases` to say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from stowplan_agent.lifecycle.adjustment import Adjustment
+from stowplan_agent.lifecycle.effects import without_effect
+from stowplan_agent.lifecycle.errors import StartError
+from stowplan_agent.lifecycle.interruption import Interruptions
+from stowplan_agent.lifecycle.phases import Outcome
+from stowplan_agent.lifecycle.preparation import Preparation
+from stowplan_agent.lifecycle.progress import Progress
+from stowplan_agent.lifecycle.settings import StartSettings
+from stowplan_agent.lifecycle.shapes import describe
+from stowplan_agent.lifecycle.warm_start import WarmStart
+from stowplan_agent.pipeline.request import Stopped
+from stowplan_api.contract import PlacementCondition, PlacementReason
+from stowplan_api.residency_placement import Phase
+
+
+class PhaseWork:
+    """The work of one start."""
+
+    def __init__(
+        self, settings: StartSettings, preparation: Preparation, progress: Progress, interruptions: Interruptions
+    ) -> None:
+        """Nothing is done yet."""
+        self.warm_start = WarmStart(settings, preparation, progress, interruptions.switch)
+        self.failure: StartError | None = None
+        """Why the phase that failed last did: what a rollback is to undo."""
+        self._settings = settings
+        self._preparation = preparation
+        self._progress = progress
+        self._interruptions = interruptions
+        self._chosen: Adjustment | None = None
+        interruptions.adjusts = lambda: self._adjustment.moves
+        self._phases: Mapping[Phase, Callable[[], Outcome]] = {
+            "Inventory": self._take_inventory,
+            "Load": self.warm_start.load,
+            "Warm": self.warm_start.warm,
+            "Revalidate": self._revalidate,
+            "Probe": self._probe,
+            "WarmAgain": self._warm_again,
+            "Solve": self._solve,
+            "Apply": lambda: self._adjustment.apply(),  # noqa: PLW0108 - there is no adjustment yet
+            "Validate": self._validate,
+            "RollBack": self._roll_back,
+        }
+
+    def do(self, phase: Phase) -> Outcome:
+        """The work of a phase. Raises `StartError`, `Stopped`, and whatever else its work does."""
+        return self._phases[phase]()
+
+    def report(self, end: Phase) -> str:
+        """What serves now: status and metrics of it; the proof in one sentence. A plan is left for the next start."""
+        if self._chosen is None:
+            return self.warm_start.report()
+        sentence = self._chosen.report(planned=end == "Ready")
+        if end == "Ready":
+            self.warm_start.keep(self._progress.status.plan, self._chosen.measured)
+        return sentence
+
+    @property
+    def _adjustment(self) -> Adjustment:
+        assert self._chosen is not None, "Solve comes before whatever adjusts"
+        return self._chosen
+
+    def _take_inventory(self) -> Outcome:
+        self._preparation.take_inventory()
+        for sentence in without_effect(self._settings, self._preparation.survey.accelerator.capacity_bytes()):
+            self._progress.warn(sentence)
+        self.warm_start.look_up()
+        return Outcome.DONE
+
+    def _revalidate(self) -> Outcome:
+        try:
+            outcome = self.warm_start.revalidate()
+        except Stopped:
+            return self.warm_start.interrupted(self._interruptions.last)
+        cause = self._interruptions.forbidden()
+        return outcome if cause is None else self.warm_start.interrupted(cause)
+
+    def _probe(self) -> Outcome:
+        self._preparation.probe()
+        prepared = self._preparation.prepared
+        if prepared.record.extrapolated:
+            reason = PlacementReason.EXTRAPOLATED
+            message = "; ".join(prepared.record.provenance[1:])
+        else:
+            reason = PlacementReason.MEASURED
+            shape = describe(prepared.reference_shape)
+            message = f"{shape} take {prepared.reference.seconds:.3f} s with everything streamed"
+        if self.warm_start.given_up:
+            message = f"{message}; {self.warm_start.given_up}"
+        self._progress.condition(PlacementCondition.CALIBRATED, "True", reason, message)
+        return Outcome.DONE
+
+    def _warm_again(self) -> Outcome:
+        self.warm_start.bounded_digest = self._preparation.warm_again()
+        return Outcome.DONE
+
+    def _solve(self) -> Outcome:
+        prepared = self._preparation.prepared
+        self._chosen = Adjustment(prepared, self._settings, self._progress, self._interruptions)
+        return self._chosen.solve()
+
+    def _validate(self) -> Outcome:
+        self._adjustment.validate()
+        self.warm_start.measure_step()
+        return Outcome.DONE
+
+    def _roll_back(self) -> Outcome:
+        assert self.failure is not None, "something failed, or there is nothing to undo"
+        return self._adjustment.roll_back(self.failure)
