@@ -28,6 +28,9 @@ def estimate(
     record: Annotated[
         Path | None, typer.Option("--record", "-o", help="Where to write the estimated record, for plan and frontier.")
     ] = None,
+    headers_only: Annotated[
+        bool, typer.Option("--headers-only", help="Do not build the modules: no torch, names as in the files.")
+    ] = False,
     output: Annotated[Output, typer.Option(help="Form of the output.")] = Output.TABLE,
 ) -> None:
     """ESTIMATE what a request would take on a card that is not here. Nothing is measured; no weight is read.
@@ -43,7 +46,7 @@ def estimate(
         chosen = card_named(card)
         if len(shape) > 1:
             raise ContractError(f"--shape is given {len(shape)} times; an estimate is of one shape, so run it for each")
-        estimated = on_machine(_record(path, card, shape[0], prompt_tokens), None, host_memory)
+        estimated = on_machine(_record(path, card, shape[0], prompt_tokens, headers_only), None, host_memory)
     answer = solved(estimated)
     if record is not None:
         try:
@@ -67,12 +70,12 @@ def estimate(
         raise typer.Exit(INFEASIBLE)
 
 
-def _record(path: Path, card: str, shape: str, prompt_tokens: int) -> CalibrationRecord:
+def _record(path: Path, card: str, shape: str, prompt_tokens: int, headers_only: bool) -> CalibrationRecord:
     from pydantic import ValidationError
 
     from stowplan_agent.estimate.cards import card_named
     from stowplan_agent.estimate.record import estimated_record
-    from stowplan_agent.inventory import check_shape, read_checkpoint, take_inventory
+    from stowplan_agent.inventory import check_shape, counted, read_checkpoint
     from stowplan_api.model import first_problem
 
     try:
@@ -81,8 +84,9 @@ def _record(path: Path, card: str, shape: str, prompt_tokens: int) -> Calibratio
         raise ContractError(f"--shape: {error}") from None
     checkpoint = read_checkpoint(path)
     check_shape(checkpoint, fields["width"], fields["height"], fields["frames"])
+    found, remark = counted(checkpoint, "bfloat16", headers_only=headers_only)
     try:
         workload = Workload(**fields, prompt_tokens=prompt_tokens)
-        return estimated_record(checkpoint, take_inventory(checkpoint, "bfloat16"), card_named(card), workload)
+        return estimated_record(checkpoint, found, card_named(card), workload, remark=remark)
     except ValidationError as error:
         raise ContractError(first_problem(error, f"--shape {shape}", "estimate")) from None

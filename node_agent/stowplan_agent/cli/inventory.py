@@ -11,27 +11,21 @@ from rich.table import Table
 from stowplan_agent.cli.output import INFEASIBLE, Output, fail, out, print_json, user_errors, wide_table
 from stowplan_agent.inventory import (
     Cap,
-    Checkpoint,
     HostLimits,
     Inventory,
     InventoryError,
     Need,
     check_classes,
     check_dtype,
+    counted,
     diffusers_classes,
     host_reserve,
-    inventory_as_loaded,
     predict_need,
     read_checkpoint,
     read_host_limits,
     refusal,
-    take_inventory,
 )
 from stowplan_api.quantity import for_people, parse_quantity
-
-BARE = (
-    "counted by headers alone: the bare install has no model classes; for the exact bytes pip install 'stowplan[agent]'"
-)
 
 
 def inventory(
@@ -57,7 +51,7 @@ def inventory(
         checkpoint = read_checkpoint(path)
         if (known := diffusers_classes()) is not None:
             check_classes(checkpoint, known)
-        found, note = _counted(checkpoint, dtype, headers_only)
+        found, note = counted(checkpoint, dtype, headers_only=headers_only)
         host = _host(host_memory)
         device = _bytes("--device-memory", device_memory) if device_memory is not None else None
     need = predict_need(found)
@@ -72,24 +66,6 @@ def inventory(
             out.print(line, soft_wrap=True)
     if problem is not None:
         fail(problem, INFEASIBLE)
-
-
-def _counted(checkpoint: Checkpoint, dtype: str, headers_only: bool) -> tuple[Inventory, str | None]:
-    """The inventory, and what must be said of how it was counted."""
-    if headers_only:
-        return take_inventory(checkpoint, dtype), "counted by headers alone, as asked: names are those of the files"
-    try:
-        found = inventory_as_loaded(checkpoint, dtype)
-    except ModuleNotFoundError:
-        return take_inventory(checkpoint, dtype), BARE
-    remarks = [
-        f"{part.name} is counted by headers alone: {part.uncertain}" for part in found.components if part.uncertain
-    ] + [
-        f"{for_people(part.unused_bytes)} of the files of {part.name} are not taken by {part.class_name}"
-        for part in found.components
-        if part.unused_bytes
-    ]
-    return found, "; ".join(remarks) or None
 
 
 def _host(stated: str | None) -> HostLimits:

@@ -46,11 +46,18 @@ JOINT: Final = ("add_", "context", "txt_")
 
 
 def estimated_record(
-    checkpoint: Checkpoint, inventory: Inventory, card: Card, workload: Workload, *, host_bytes: int | None = None
+    checkpoint: Checkpoint,
+    inventory: Inventory,
+    card: Card,
+    workload: Workload,
+    *,
+    host_bytes: int | None = None,
+    remark: str | None = None,
 ) -> CalibrationRecord:
     """The estimated record of ``checkpoint`` for one ``card``. Bytes and seconds.
 
-    ``inventory`` must be of ``bfloat16``. Without ``host_bytes`` the node has room to pin all weights.
+    ``inventory`` must be of ``bfloat16``, and its ``remark`` goes into the provenance. Without ``host_bytes`` the node
+    has room to pin all weights.
     """
     pinned, pageable = LINKS[card.pcie]
     host = host_bytes if host_bytes is not None else -(-inventory.total_bytes * 5 // 4)
@@ -66,6 +73,7 @@ def estimated_record(
             "formulas: 2 operations a weight and token, attention quadratic, at 55 % of dense bf16 throughput; "
             "activations 12 numbers a token and width; decoding by convolution at 10 % (estimate/work.py)",
             *parts.notes,
+            *([] if remark is None else [f"weights: {remark}"]),
             *([] if host_bytes is not None else ["assumed: host memory with room to pin all weights"]),
         ),
         extrapolated=True,

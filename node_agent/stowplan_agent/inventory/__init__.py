@@ -4,6 +4,7 @@ from stowplan_agent.inventory.as_loaded import describe_module, inventory_as_loa
 from stowplan_agent.inventory.cgroups import Cap
 from stowplan_agent.inventory.checkpoint import Checkpoint, check_classes, diffusers_classes, read_checkpoint
 from stowplan_agent.inventory.components import ComponentInventory, GroupInventory, Inventory, take_inventory
+from stowplan_agent.inventory.counting import counted
 from stowplan_agent.inventory.errors import InventoryError
 from stowplan_agent.inventory.fingerprint import fingerprint
 from stowplan_agent.inventory.frames import FrameContract, check_shape, frame_contract
@@ -32,6 +33,7 @@ __all__ = [
     "check_dtype",
     "check_need",
     "check_shape",
+    "counted",
     "describe_module",
     "diffusers_classes",
     "find_groups",

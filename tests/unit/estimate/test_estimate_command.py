@@ -29,6 +29,7 @@ def test_the_document_is_marked_and_holds_record_and_plan(wan_folder: Path) -> N
     assert code == 0 and document["kind"] == "Estimate" and document["estimate"].startswith("ESTIMATE")
     assert document["card"]["name"] == "RTX 4090" and document["plan"]["status"] == "Optimal"
     assert document["record"]["extrapolated"] is True
+    assert any("the bare install has no model classes" in each for each in document["record"]["provenance"])
 
 
 def test_whatever_is_made_from_its_record_is_marked_too(wan_folder: Path, tmp_path: Path) -> None:
