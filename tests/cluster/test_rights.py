@@ -95,6 +95,11 @@ def test_it_reports_for_its_own_pod(intruder: Intruder) -> None:
     assert intruder.studio.get("rp", intruder.pod)["status"]["phase"] == "Load"
 
 
+def test_it_reads_the_placement_of_another_pod_by_its_name(intruder: Intruder) -> None:
+    path = PLACEMENT.format(intruder.studio.namespace, intruder.other)
+    assert intruder.token.send("GET", path)[1]["spec"]["deployment"] == "other"
+
+
 def test_it_cannot_report_for_another_pod(intruder: Intruder) -> None:
     code, message = intruder.report(intruder.other, phase="Ready")
     assert code == 403
