@@ -24,7 +24,13 @@ ALL = ["tiny-wan", "tiny-wan-two-experts", "tiny-flux", "tiny-sdxl", "tiny-qwen"
 def session_of(folder: Path, accelerator: EmulatedAccelerator | None = None) -> Iterator[Session]:
     """The pipeline in a folder, everything streamed or brought in whole."""
     accelerator = accelerator or EmulatedAccelerator(EmulatedCard(capacity_bytes=1 << 30))
-    hosted = HostedPipeline.load(folder, "float32", accelerator.device)
+    with session_on(HostedPipeline.load(folder, "float32", accelerator.device), accelerator) as session:
+        yield session
+
+
+@contextmanager
+def session_on(hosted: HostedPipeline, accelerator: EmulatedAccelerator) -> Iterator[Session]:
+    """The same of a pipeline that is in no folder."""
     engine = WeightsEngine(accelerator)
     try:
         engine.adopt(hosted.modules(), lambda parts: seed_placement(parts, ranks=1))
