@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -108,6 +109,9 @@ class Program:
             for number in range(self.settings.workers)
         ]
         await resync.listed.wait()
+        # What was listed is most of what is ever held, and no part of it refers to itself: nothing to collect there.
+        gc.collect()
+        gc.freeze()
 
     async def stop(self) -> None:
         """End the workers; a write that is under way is cancelled, and the next process repeats it if needed."""

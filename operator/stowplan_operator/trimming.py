@@ -10,9 +10,8 @@ from typing import Any, Final
 
 from stowplan_api.contract import LABEL_DEPLOYMENT, LABEL_TEMPLATE, READINESS_GATE, Manager
 from stowplan_api.model import GROUP
-from stowplan_operator.kinds import DIFFUSION_DEPLOYMENT, POD, Json, Kind
+from stowplan_operator.kinds import CHILDREN, DIFFUSION_DEPLOYMENT, POD, RESIDENCY_PLACEMENT, Json, Kind
 
-_OURS: Final = frozenset(manager.value for manager in Manager)
 _POD_METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
 _POD_STATUS: Final = ("phase", "reason", "message", "podIP")
 _POD_CONDITIONS: Final = frozenset({"Ready", "PodScheduled", READINESS_GATE})
@@ -29,14 +28,20 @@ def trimmed(kind: Kind, raw: Json) -> Json:
     if kind == POD:
         return _pod(raw)
     metadata: dict[str, Any] = dict(raw["metadata"])
-    fields = [entry for entry in metadata.pop("managedFields", None) or () if entry.get("manager") in _OURS]
+    fields = metadata.pop("managedFields", None) or ()
     if kind.metadata_only:
         return {"metadata": metadata}
+    if kind in CHILDREN:
+        # Only what we apply is compared with what we own of it.
+        metadata["managedFields"] = [entry for entry in fields if entry.get("manager") == Manager.WORKLOAD]
     if kind == DIFFUSION_DEPLOYMENT and metadata.get("annotations"):
         # The last applied configuration alone is as large as the object.
         own = {name: value for name, value in metadata["annotations"].items() if name.startswith(f"{GROUP}/")}
         metadata["annotations"] = own
-    return {**raw, "metadata": {**metadata, "managedFields": fields}}
+    kept = {**raw, "metadata": metadata}
+    if kind == RESIDENCY_PLACEMENT and "phases" in (raw.get("status") or {}):
+        kept["status"] = {name: value for name, value in raw["status"].items() if name != "phases"}
+    return kept
 
 
 def _pod(raw: Json) -> Json:

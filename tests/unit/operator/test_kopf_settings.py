@@ -1,0 +1,55 @@
+"""What kopf is told: to write nothing, to bound its watches, and never to end the process for a server that is away."""
+
+from __future__ import annotations
+
+import itertools
+
+import kopf
+from observations import SETTINGS
+
+from stowplan_operator.handlers import registry
+from stowplan_operator.kinds import SELECTED_BY_LABEL, WATCHED
+from stowplan_operator.program import WATCH_CLIENT_SECONDS, WATCH_SERVER_SECONDS, EndlessBackoff, Program
+
+
+def configured() -> kopf.OperatorSettings:
+    settings = kopf.OperatorSettings()
+    Program(SETTINGS).configure(settings)
+    return settings
+
+
+def test_kopf_posts_nothing_and_looks_for_no_other_kinds() -> None:
+    settings = configured()
+    assert not settings.posting.enabled
+    assert settings.scanning.disabled
+
+
+def test_k14_a_watch_that_is_open_and_silent_ends_by_itself() -> None:
+    settings = configured()
+    assert settings.watching.server_timeout == WATCH_SERVER_SECONDS < WATCH_CLIENT_SECONDS
+    assert settings.watching.client_timeout == WATCH_CLIENT_SECONDS
+    assert settings.watching.inactivity_timeout < WATCH_SERVER_SECONDS
+
+
+def test_an_outage_of_an_hour_ends_no_watch() -> None:
+    """kopf gives up, and the process with it, where its delays end."""
+    delays = list(itertools.islice(configured().networking.error_backoffs, 1000))  # type: ignore[arg-type]
+    assert delays[0] == 1.0
+    assert max(delays) <= 15.0
+    assert sum(delays) > 3600
+    again = EndlessBackoff()
+    assert list(itertools.islice(again, 3)) == list(itertools.islice(again, 3)), "every request begins anew"
+
+
+def test_kopf_has_handlers_of_events_only_so_it_writes_no_annotation_and_no_finalizer() -> None:
+    handlers = registry(Program(SETTINGS))
+    assert len(handlers._watching.get_all_handlers()) == len(WATCHED)
+    assert list(handlers._changing.get_all_handlers()) == []
+    assert list(handlers._spawning.get_all_handlers()) == []
+    assert list(handlers._indexing.get_all_handlers()) == []
+
+
+def test_only_labelled_objects_are_watched_where_others_have_many() -> None:
+    selectors = configured().watching.label_selectors
+    for kind in SELECTED_BY_LABEL:
+        assert selectors[kind.group, kind.version, kind.plural] == "stowplan.dev/deployment"
