@@ -13,13 +13,16 @@ import torch
 
 from pipelines.sessions import link_of, record_of, session_of, shape_of
 from starts import settings_of, start
-from stowplan_agent.calibration import Observation
+from stowplan_agent.calibration import Observation, Sample, extrapolate
 from stowplan_agent.lifecycle import session as session_module
 from stowplan_agent.lifecycle.session import Session
-from stowplan_agent.planning import cost, solve, with_device_memory
+from stowplan_agent.lifecycle.shapes import work
+from stowplan_agent.planning import cost, seed_placement, solve, with_device_memory
 from stowplan_agent.serving.requests import Refused
 from stowplan_api.record import CalibrationRecord
 
+RESERVE = 1 << 20
+"""Of the records here."""
 TAIL = 48 << 20
 """Bytes that post-processing takes here: more than any component's interval."""
 
@@ -114,6 +117,29 @@ def test_an_encoder_that_is_called_twice_is_one_interval_of_two_passes(tiny_wan:
         _, observations = session.watch(shape_of("tiny-wan", 1), link_of(session))
     encode = [one for one in observations if one.component == "text_encoder"]
     assert [(one.calls, one.passes) for one in encode] == [(2, 2)]
+
+
+def test_m3_activations_are_those_of_the_declared_area_and_not_of_the_measured_one(tiny_wan: Path) -> None:
+    """1088x1920 is 1.99 times 1024x1024; these are as far apart. What needed the whole card fits it no more."""
+    small, measured, declared = (
+        shape_of("tiny-wan", 1).model_copy(update={"width": width, "height": height})
+        for width, height in ((64, 64), (96, 64), (128, 96))
+    )
+    with session_of(tiny_wan) as session:
+        link = link_of(session)
+        samples = {shape.width: Sample(work(shape), session.watch(shape, link)[1]) for shape in (small, measured)}
+        extrapolated = extrapolate(samples[96], samples[64], work(declared))
+        _, real = session.watch(declared, link)
+        before, after = (record_of(session, declared, each, link) for each in (samples[96].observations, extrapolated))
+    decoding = [
+        found(each, "vae", "decode").activation_bytes for each in (samples[96].observations, extrapolated, real)
+    ]
+    assert decoding[1] == pytest.approx(decoding[2], rel=0.02)
+    assert decoding[1] > 1.8 * decoding[0]
+    card = max(ranks[0] for ranks in cost(before, seed_placement(before.components, ranks=1)).device_bytes) + RESERVE
+    plan = solve(with_device_memory(before, card))
+    assert plan.placement is not None
+    assert not cost(with_device_memory(after, card), plan.placement).feasible
 
 
 def test_m4_encoders_are_measured_at_the_longest_prompt_that_is_allowed(write_tiny: Callable[[str], Path]) -> None:

@@ -9,8 +9,9 @@ from typing import Final
 
 from stowplan_agent.planning.wording import in_words
 from stowplan_agent.report.drawing import duration, gib
-from stowplan_agent.report.request import Request, Stage
+from stowplan_agent.report.request import Request
 from stowplan_agent.report.sizes import GIB
+from stowplan_agent.report.stage import Stage
 from stowplan_api.record import Workload
 
 SECONDS: Final = ("stage", "passes", "seconds", "share", "waits")

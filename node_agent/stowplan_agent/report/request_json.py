@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from stowplan_agent.report.provenance import estimate_note
-from stowplan_agent.report.request import Request, Stage
+from stowplan_agent.report.request import Request
+from stowplan_agent.report.stage import Stage
 
 
 def request_json(found: Request) -> dict[str, Any]:

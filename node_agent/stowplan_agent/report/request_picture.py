@@ -11,9 +11,10 @@ from itertools import pairwise
 from typing import Final
 
 from stowplan_agent.report.drawing import COLOURS, WIDTH, duration, element, picture
-from stowplan_agent.report.request import Request, Stage
+from stowplan_agent.report.request import Request
 from stowplan_agent.report.request_facts import percent, shape_of, size
 from stowplan_agent.report.sizes import GIB
+from stowplan_agent.report.stage import Stage
 
 LEFT, RIGHT, TOP, BOTTOM = 70.0, WIDTH - 16.0, 100.0, 384.0
 HEIGHT: Final = 440.0

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from stowplan_agent.report.drawing import COLOURS, WIDTH, duration, element, picture
-from stowplan_agent.report.request import Request, Stage
+from stowplan_agent.report.request import Request
 from stowplan_agent.report.request_facts import percent
+from stowplan_agent.report.stage import Stage
 
 LEFT, RIGHT = 210.0, WIDTH - 150.0
 ROW: Final = 30.0

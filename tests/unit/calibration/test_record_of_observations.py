@@ -94,8 +94,8 @@ def test_more_work_never_needs_less_than_was_measured(near: int, far: int, work:
 
 
 @pytest.mark.parametrize("smaller", [None, Sample(50, TIMELINE[1:])])
-def test_with_one_usable_sample_everything_grows_in_proportion(smaller: Sample | None) -> None:
-    """CASES M3: measured at one area, declared at 1.99 times that."""
+def test_m3_with_one_usable_sample_everything_grows_in_proportion(smaller: Sample | None) -> None:
+    """Measured at one area, declared at 1.99 times that."""
     text, denoiser, _ = extrapolate(Sample(100, TIMELINE), smaller, 199)
     assert text.activation_bytes == 995
     assert denoiser.activation_bytes == 1990
