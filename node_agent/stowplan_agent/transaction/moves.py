@@ -28,7 +28,8 @@ def ordered(record: CalibrationRecord, current: Placement, target: Placement, le
 
     That is the planner's safe order. Entries that place the same bytes come first: they take nothing. Where no order
     is safe, everything that changes first goes where ``lean`` has it, the placement that needs least of the device,
-    and from there to the target: more is moved then, and still no limit is passed that one of the two does not pass.
+    and from there to the target. More is moved then, and on the host more may be held on the way; whatever does not fit
+    is undone like any failure.
     """
     wanted = {move.component: move for move in difference(current, target)}
     safe = moves(record, current, target)

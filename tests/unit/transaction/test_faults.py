@@ -31,3 +31,17 @@ def test_an_unknown_point_is_refused_with_those_that_exist(text: str) -> None:
     assert repr(text) in str(caught.value)
     for point in ("apply.N", "validate.output", "validate.seconds", "validate.memory", "validate.run", "rollback"):
         assert point in str(caught.value)
+
+
+def test_operations_and_named_points_are_told_apart() -> None:
+    faults = Faults("validate.output, apply:allocate.3,commit:unpin.1=kill")
+    assert faults.points is not None
+    assert [str(point) for point in faults.points.faults] == ["apply:allocate.3", "commit:unpin.1=kill"]
+    assert faults.fires("validate.output")
+    assert Faults("validate.output").points is None
+
+
+@pytest.mark.parametrize("text", ["apply:launch.1", "apply:copy.0", "validate:free.2"])
+def test_an_operation_that_does_not_exist_is_refused_as_well(text: str) -> None:
+    with pytest.raises(FaultError, match=r"STAGE:KIND\.N"):
+        Faults(text)
