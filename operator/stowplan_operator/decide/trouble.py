@@ -63,6 +63,10 @@ def nothing_validates(rollout: Rollout) -> bool:
 
 def _of_pod(judged: JudgedPod) -> Trouble | None:
     pod, placement = judged.pod, judged.placement
+    late = placement.condition(PlacementCondition.VALIDATED) if placement is not None else None
+    if late is not None and late.reason == PlacementReason.DEADLINE_EXCEEDED and late.status == "False":
+        # It may hang in a driver for ever, so this is told before it ends, if it ever does.
+        return Trouble(DeploymentReason.PLACEMENT_FAILED, f"{late.message} (pod {pod.name})")
     if _rollback_failed(pod):
         # Said from the exit code, and the same through every boot that follows: the agent's last word is of a process
         # that has ended, and the next one's are of a start that may end alike.

@@ -17,8 +17,8 @@ TOKEN_STEPS_PER_SECOND: Final = 500
 SPATIAL_STRIDE: Final = 16
 """Pixels of an edge in one token: a VAE of 8 times a patch of 2."""
 TEMPORAL_STRIDE: Final = 4
-FULL_SHAPE_RUNS: Final = 4
-"""Probe, validation, and after a rollback both the repeated proof and one retry."""
+PROOFS: Final = 3
+"""Requests at the slowest shape beside the probe's: validation, and after a rollback the repeated proof and a retry."""
 FIXED_SECONDS: Final = 600
 """Image pull, process start, imports, bounded warm-up requests, the solver."""
 LONGEST_SECONDS: Final = 86_400
@@ -35,11 +35,13 @@ def request_seconds(shape: Shape) -> int:
 def progress_deadline_seconds(spec: DiffusionDeploymentSpec) -> int:
     """The rollout's deadline in seconds: the user's own, else load + warm + probe + apply + validate + roll back.
 
-    What can be loaded is bounded by the memory limit, so that stands for the size of the checkpoint; the slowest shape
-    stands for all. Kubernetes refuses nothing above a day, we stop there.
+    What can be loaded is bounded by the memory limit, so that stands for the size of the checkpoint; what comes from a
+    hub is downloaded first and read then. The probe runs every shape, proofs run at the slowest. Kubernetes refuses
+    nothing above a day, we stop there.
     """
     if spec.rollout.progress_deadline_seconds is not None:
         return spec.rollout.progress_deadline_seconds
-    load = spec.resources.memory // LOAD_BYTES_PER_SECOND
-    slowest = max(request_seconds(shape) for shape in spec.workload.shapes)
-    return min(LONGEST_SECONDS, FIXED_SECONDS + load + FULL_SHAPE_RUNS * slowest)
+    reads = 2 if spec.model.source.startswith("hf://") else 1
+    load = reads * (spec.resources.memory // LOAD_BYTES_PER_SECOND)
+    requests = [request_seconds(shape) for shape in spec.workload.shapes]
+    return min(LONGEST_SECONDS, FIXED_SECONDS + load + sum(requests) + PROOFS * max(requests))

@@ -199,6 +199,17 @@ def test_an_infeasible_plan_stalls_with_the_agents_own_sentence() -> None:
     assert [(event["type"], event["reason"]) for event in decision.events] == [("Warning", "PlacementInfeasible")]
 
 
+def test_a_phase_past_its_deadline_is_told_while_it_hangs() -> None:
+    dd = deployment_of_user()
+    hangs = placement(
+        validated=None, phase="Load", conditions=(condition("Validated", "False", "DeadlineExceeded", "x"),)
+    )
+    found = conditions(decided(*running(dd, pod(dd, ready=False, gate="False")), hangs))
+    assert found["Ready"] == ("False", "PlacementFailed", "x (pod wan-7d4-abc)")
+    assert found["Degraded"][:2] == ("True", "PlacementFailed")
+    assert "Stalled" not in found
+
+
 def test_one_failed_pod_of_two_is_told_but_not_stalled() -> None:
     dd = deployment_of_user(replicas=2)
     failed = placement(

@@ -21,6 +21,7 @@ from stowplan_operator.render import SpecError, children, read_spec
 from stowplan_operator.render.deadlines import progress_deadline_seconds, request_seconds
 from stowplan_operator.settings import Settings
 
+SHAPE = {"name": "clip", "width": 832, "height": 480, "frames": 81, "steps": 40}
 GOLDEN = Path(__file__).parent / "golden"
 CASES: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -168,10 +169,22 @@ def test_the_agent_reads_back_the_spec_it_was_sent() -> None:
     )
 
 
-def test_the_deadline_covers_loading_and_four_slow_requests() -> None:
-    spec = read_spec(deployment_of_user())
-    assert request_seconds(spec.workload.shapes[0]) == 32_760 * 40 // 500 + 1
-    assert progress_deadline_seconds(spec) == 600 + (96 << 30) // 100_000_000 + 4 * 2621
+MEMORY_READ = (96 << 30) // 100_000_000
+SMALL = {"name": "small", "width": 320, "height": 240, "frames": 5, "steps": 10}
+
+
+@pytest.mark.parametrize(
+    ("spec", "seconds"),
+    [
+        ({}, 600 + 2 * MEMORY_READ + 4 * 2621),
+        ({"model": {"source": "file:///models/wan"}}, 600 + MEMORY_READ + 4 * 2621),
+        ({"workload": {"shapes": [SHAPE, SMALL]}}, 600 + 2 * MEMORY_READ + 4 * 2621 + 12),
+    ],
+    ids=["downloaded and read", "read", "a second shape is probed too"],
+)
+def test_the_deadline_covers_loading_a_probe_of_every_shape_and_three_proofs(spec: Json, seconds: int) -> None:
+    assert request_seconds(read_spec(deployment_of_user()).workload.shapes[0]) == 32_760 * 40 // 500 + 1
+    assert progress_deadline_seconds(read_spec(deployment_of_user(**spec))) == seconds
 
 
 def test_the_deadline_is_the_users_when_given_and_a_day_at_most() -> None:
