@@ -60,11 +60,11 @@ def free_port() -> int:
 
 
 def launch(checkpoint: Path, shape: str, card: str, folder: Path) -> Process:
-    port, log = free_port(), folder / f"{checkpoint.name}.log"
+    port, log = free_port(), folder / f"{checkpoint.name}-{shape}.log"
     command = [sys.executable, "-c", "from stowplan_agent.cli import app; app()", "agent", str(checkpoint)]
     command += ["--shape", shape, "--accelerator", "emulated", "--device-memory", card, "--device-reserve", "1Mi"]
     command += ["--dtype", "float32", "--port", str(port)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "STOWPLAN_RECORD_DIR": str(folder / "starts")}
     with log.open("w") as out:
         popen = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=environment, text=True)
     return Process(popen, port, log)
@@ -150,6 +150,30 @@ def test_metrics_show_the_placement(agents: dict[str, Process]) -> None:
     assert float(values['stowplan_device_memory_bytes{kind="capacity",rank="0"}']) == 40 << 20
     assert 'stowplan_component_bytes{component="transformer",tier="device"}' in values
     assert 'stowplan_phase_duration_seconds{phase="Probe"}' in values
+
+
+def test_the_stored_start_is_served_as_it_is_stored(agents: dict[str, Process]) -> None:
+    agent = agents["video"]
+    agent.until(lambda: agent.health() == 200)
+    answer = agent.get("/v1/stored-start")
+    assert answer is not None and answer.status_code == 200
+    file = agent.log.parent / "starts" / f"{answer.json()['fingerprint']}.json"
+    assert file.read_text() == answer.text
+
+
+def test_sigusr1_throws_the_kill_switch_of_a_start(tiny_flux: Path, tmp_path: Path) -> None:
+    agent = launch(tiny_flux, "32x32@2", "24Mi", tmp_path)
+    try:
+        agent.until(lambda: agent.health() is not None)
+        agent.popen.send_signal(signal.SIGUSR1)  # long before anything is planned: the libraries are still being read
+        agent.until(lambda: agent.health() == 200)
+        answer = agent.get("/metrics")
+        assert answer is not None and "stowplan_placement_info{" in answer.text and 'plan="seed"' in answer.text
+        missing = agent.get("/v1/stored-start")
+        assert missing is not None and missing.status_code == 404
+    finally:
+        agent.popen.kill()
+        agent.popen.wait()
 
 
 @pytest.mark.parametrize("kind", ["video", "image"])

@@ -184,3 +184,20 @@ def test_asked_to_stop_in_the_middle_of_apply_the_moves_are_undone(measured: Sta
         del engine.place
     assert startup.prepared.session.placement() == startup.prepared.seed
     startup.prepared.session.check()
+
+
+def test_thrown_while_the_plan_serves_it_is_taken_back_between_two_requests(measured: Start) -> None:
+    started = again(measured, "Solve", lambda _: None)
+    assert started.phase == "Ready"
+    assert started.startup.serves_a_plan
+    before = started.output()
+    assert started.startup.recall() == "RolledBack"
+    assert not started.startup.serves_a_plan
+    assert started.startup.prepared.session.placement() == started.startup.prepared.seed
+    assert started.weights_on_device() == 0
+    started.startup.prepared.session.check()
+    assert started.output() == before
+    assert [rollback.reason for rollback in started.status.rollbacks] == ["ResidencyDisabled"]
+    conditions = {condition.type: (condition.status, condition.reason) for condition in started.status.conditions}
+    assert conditions["Validated"] == ("True", "ProvenAfterRollback")
+    assert conditions["Applied"] == ("False", "ResidencyDisabled")

@@ -115,6 +115,17 @@ def test_a_match_is_loaded_straight_to_and_proven(until: Callable[..., Start], e
     assert started.metric("placement_info", plan=started.status.plan.id, device=card, uuid="", product=card) == 1
 
 
+def test_a_reused_placement_can_be_recalled_like_any_other(until: Callable[..., Start], earlier: Earlier) -> None:
+    started = until()
+    assert started.startup.serves_a_plan
+    assert started.startup.recall() == "RolledBack"
+    prepared = started.startup.prepared
+    assert prepared.session.placement() == prepared.seed
+    assert started.weights_on_device() == 0
+    assert started.output() == earlier.output
+    assert started.startup.warm_start.stored is None
+
+
 def test_nothing_is_put_into_the_seed_placement_on_the_way(until: Callable[..., Start], earlier: Earlier) -> None:
     started = until("Load")
     session = started.startup.preparation.session

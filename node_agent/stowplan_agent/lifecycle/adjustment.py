@@ -34,14 +34,15 @@ class Adjustment:
         settings: StartSettings,
         progress: Progress,
         interruptions: Interruptions,
+        chosen: Target | None = None,
     ) -> None:
-        """Everything is in the seed placement of ``prepared``."""
+        """Everything is in the seed placement of ``prepared``; or in that of ``chosen``, which is in force already."""
         self._prepared = prepared
         self._settings = settings
         self._progress = progress
         self._interruptions = interruptions
         self._proof = Proof(prepared, settings)
-        self._chosen: Target | None = None
+        self._chosen = chosen
 
     @property
     def moves(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
@@ -42,6 +43,8 @@ _log = logging.getLogger(__name__)
 ROLLBACK_FAILED: Final = 70
 """Exit code of a process whose rollback failed (EX_SOFTWARE of sysexits.h)."""
 FLUSH_SECONDS: Final = 10.0
+PAUSE_SECONDS: Final = 0.5
+"""Between looks, while a request is waited for, at whether the process is to end."""
 
 
 class Agent:
@@ -53,6 +56,7 @@ class Agent:
         self._identity = identity
         self._stop = threading.Event()
         self._switch = KillSwitch(thrown=settings.disabled)
+        self._woken = threading.Event()
         self._stored: StoredStart | None = None
         self._defaults: ServingDefaults | None = None
         self.door = Door()
@@ -65,8 +69,8 @@ class Agent:
         Outside a pod there is nobody to read a status: there a start that failed raises its `StartError`.
         """
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self._stop.set())
-        signal.signal(signal.SIGUSR1, lambda *_: self._switch.throw())
+            signal.signal(number, lambda *_: self._told(self._stop.set))
+        signal.signal(signal.SIGUSR1, lambda *_: self._told(self._switch.throw))
         app = create_app(self.door, self.queue, self.metrics, lambda: self._defaults, stored=self._stored_start)
         server = start_server(app, self._settings.spec.serving.port)
         reporter = self._reporter()
@@ -89,7 +93,7 @@ class Agent:
             elif self._identity is None:
                 assert startup.error is not None, "a start that failed knows why"
                 raise startup.error
-            self._stop.wait()
+            self._until_stopped(startup, progress)
         except RollbackFailed as error:
             _log.error("%s", error)
             reporter.flush(FLUSH_SECONDS)
@@ -98,6 +102,25 @@ class Agent:
             _log.info("asked to stop during the start")
         progress.condition(PlacementCondition.READY, "False", PlacementReason.STOPPING, "the agent was asked to stop")
         return 0
+
+    def _told(self, what: Callable[[], None]) -> None:
+        what()
+        self._woken.set()
+
+    def _until_stopped(self, startup: Startup, progress: Progress) -> None:
+        """Serve. The kill switch takes back a plan even now, between two requests; those that wait are served after."""
+        while not self._stop.is_set():
+            if self._switch.thrown and startup.serves_a_plan:
+                self.door.close("the kill switch was thrown: the seed placement is gone back to")
+                while not self.queue.pause(PAUSE_SECONDS):
+                    if self._stop.is_set():
+                        return
+                if startup.recall() in SERVING:
+                    self._open(startup, progress)
+                    self.queue.resume()
+                    progress.open_door()
+            self._woken.wait()
+            self._woken.clear()
 
     def _open(self, startup: Startup, progress: Progress) -> None:
         spec, checkpoint = self._settings.spec, startup.preparation.checkpoint

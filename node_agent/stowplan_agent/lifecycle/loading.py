@@ -24,13 +24,17 @@ from stowplan_agent.pipeline.completeness import check_layers
 from stowplan_agent.planning import seed_placement
 from stowplan_agent.weights import EntryError, WeightsEngine
 from stowplan_agent.weights.adoption import AdoptionError
+from stowplan_agent.weights.ledger import Tier
 from stowplan_api.contract import PlacementReason
 from stowplan_api.placement import Placement
 from stowplan_api.record import Component, Link
 
 _log = logging.getLogger(__name__)
 LINK_SHARE: Final = 8
-"""The link is measured with at most this part of the device's free memory."""
+"""The link is measured with at most this part of the free memory of device and host."""
+LINK_LEAST: Final = 4 << 30
+"""Bytes of host memory taken to be free even where host copies leave none: a sixteenth is copied from, and that is the
+least reserve."""
 Choose = Callable[[Sequence[Component]], Placement | None]
 """Where components that have just been found are to be loaded to; None: to the seed placement."""
 
@@ -71,7 +75,7 @@ def into_seed(loaded: Loaded, survey: Survey) -> tuple[Loaded, Link]:
     try:
         machine = _heeding_refused_locks(session.engine, loaded.machine)
         seed = with_pins(loaded.seed, session.engine.describe(), machine.pinnable_bytes)
-        link = measure_link(accelerator, budget_bytes=_room(accelerator) // LINK_SHARE)
+        link = measure_link(accelerator, budget_bytes=_link_budget(session, machine))
         for entry in seed.components:
             session.engine.place(entry)
         session.check()
@@ -120,6 +124,13 @@ def _heeding_refused_locks(engine: WeightsEngine, machine: Machine) -> Machine:
         return machine
     _log.warning("the driver locks no more than %d bytes of host memory", locked)
     return replace(machine, pinnable_bytes=min(machine.pinnable_bytes, locked))
+
+
+def _link_budget(session: Session, machine: Machine) -> int:
+    """Bytes with which the link is measured: a share of what is free of the device, and of the host."""
+    ledger = session.engine.ledger
+    free = machine.host_bytes - ledger.total(Tier.PINNED) - ledger.total(Tier.PAGEABLE)
+    return min(_room(session.accelerator), max(free, LINK_LEAST)) // LINK_SHARE
 
 
 def _room(accelerator: Accelerator) -> int:

@@ -13,6 +13,7 @@ from stowplan_agent.lifecycle.preparation import Preparation
 from stowplan_agent.lifecycle.progress import Progress
 from stowplan_agent.lifecycle.settings import StartSettings
 from stowplan_agent.lifecycle.shapes import describe
+from stowplan_agent.lifecycle.target import Target
 from stowplan_agent.lifecycle.warm_start import WarmStart
 from stowplan_agent.pipeline.request import Stopped
 from stowplan_api.contract import PlacementCondition, PlacementReason
@@ -60,6 +61,15 @@ class PhaseWork:
         if end == "Ready":
             self.warm_start.keep(self._progress.status.plan, self._chosen.measured)
         return sentence
+
+    def prepare_recall(self, failure: StartError) -> None:
+        """What serves is to be rolled back, for this reason; nor is it for the next start any more."""
+        self.failure = failure
+        if self._chosen is None:
+            prepared = self._preparation.prepared
+            stored = Target(prepared.session.placement(), PlacementReason.STORED_PLACEMENT)
+            self._chosen = Adjustment(prepared, self._settings, self._progress, self._interruptions, stored)
+        self.warm_start.stored = None
 
     @property
     def _adjustment(self) -> Adjustment:

@@ -3,7 +3,7 @@
 A start makes at most one adjustment: from Solve or from a failed validation no path leads back to Solve. From every
 phase something leads to an end, and the only ends that serve are Ready and RolledBack, which lie behind Validate,
 Revalidate or RollBack. A start that reuses a stored placement goes from Warm to Revalidate; whatever is wrong with it
-leads on to Probe, as if it had never been there.
+leads on to Probe, as if it had never been there. Ready is left in one way only: recalled, to RollBack.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ class Outcome(StrEnum):
     STALE = "Stale"
     """The stored placement does not hold here; everything is in the seed placement again."""
     FAILED = "Failed"
+    RECALLED = "Recalled"
+    """What serves is not to serve any more: the kill switch was thrown."""
 
 
 TRANSITIONS: Final[Mapping[tuple[Phase, Outcome], Phase]] = {
@@ -52,6 +54,7 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Outcome], Phase]] = {
     ("Apply", Outcome.FAILED): "RollBack",
     ("Validate", Outcome.DONE): "Ready",
     ("Validate", Outcome.FAILED): "RollBack",
+    ("Ready", Outcome.RECALLED): "RollBack",
     ("RollBack", Outcome.DONE): "RolledBack",
     ("RollBack", Outcome.FAILED): "Failed",
 }
@@ -60,5 +63,5 @@ SERVING: Final[frozenset[Phase]] = frozenset({"Ready", "RolledBack"})
 
 
 def next_phase(phase: Phase, outcome: Outcome) -> Phase:
-    """The phase after one that ended so. Raises KeyError for an end, and for an outcome the phase cannot have."""
+    """The phase after one that ended so. Raises KeyError for an outcome that the phase cannot have."""
     return TRANSITIONS[phase, outcome]

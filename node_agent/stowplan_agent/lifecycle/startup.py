@@ -19,7 +19,7 @@ from stowplan_agent.lifecycle.phases import ENDS, Outcome, next_phase
 from stowplan_agent.lifecycle.preparation import Preparation, Prepared
 from stowplan_agent.lifecycle.progress import Progress
 from stowplan_agent.lifecycle.settings import StartSettings
-from stowplan_agent.lifecycle.switch import KillSwitch
+from stowplan_agent.lifecycle.switch import THROWN, KillSwitch
 from stowplan_agent.lifecycle.warm_start import WarmStart
 from stowplan_agent.lifecycle.watchdog import Watchdog
 from stowplan_agent.pipeline.request import Stopped
@@ -29,6 +29,9 @@ from stowplan_api.residency_placement import Phase
 _log = logging.getLogger(__name__)
 UNDONE_BY_ROLLBACK: Final[frozenset[Phase]] = frozenset({"Apply", "Validate", "RollBack"})
 """Phases whose failure is reported by the rollback; any other's is the answer to what it was to find out."""
+
+PROOFS: Final[frozenset[Phase]] = frozenset({"Validate", "Revalidate"})
+"""Phases behind which a plan serves."""
 
 
 class Startup:
@@ -81,6 +84,25 @@ class Startup:
             if phase == until and outcome is not Outcome.FAILED:
                 return phase
             phase = next_phase(phase, outcome)
+        self._finish(phase)
+        return phase
+
+    @property
+    def serves_a_plan(self) -> bool:
+        """Whether what serves is another placement than the seed one."""
+        return self._interruptions.phase in PROOFS and self.prepared.session.placement() != self.prepared.seed
+
+    def recall(self) -> Phase:
+        """After Ready, with no request running: back to the seed placement, proven anew; the phase reached.
+
+        Raises `RollbackFailed`.
+        """
+        message = f"{THROWN} while the plan served"
+        self._progress.condition(PlacementCondition.VALIDATED, "False", PlacementReason.RESIDENCY_DISABLED, message)
+        self._progress.condition(PlacementCondition.READY, "False", PlacementReason.RESIDENCY_DISABLED, message)
+        self._work.prepare_recall(StartError(PlacementReason.RESIDENCY_DISABLED, message))
+        phase = next_phase("Ready", Outcome.RECALLED)
+        phase = next_phase(phase, self._attempt(phase))
         self._finish(phase)
         return phase
 

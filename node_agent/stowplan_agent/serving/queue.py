@@ -61,7 +61,7 @@ class RequestQueue:
         self._run: Run | None = None
         self._admit: Admit = lambda request: None
         self._recover: Recover = lambda: None
-        self._stopping = False
+        self._stopping = self._paused = False
         self._worker: threading.Thread | None = None
         self._encoder = ThreadPoolExecutor(1, thread_name_prefix="stowplan-encode")
         self._encoding: Future[None] | None = None
@@ -78,6 +78,18 @@ class RequestQueue:
             if self._worker is None:
                 self._worker = threading.Thread(target=self._work, name="stowplan-pipeline", daemon=True)
                 self._worker.start()
+            self._changed.notify_all()
+
+    def pause(self, timeout: float) -> bool:
+        """Begin no further request, those that wait go on waiting; whether none runs after ``timeout`` seconds."""
+        with self._changed:
+            self._paused = True
+            return self._changed.wait_for(lambda: self._running is None, timeout)
+
+    def resume(self) -> None:
+        """Begin requests again."""
+        with self._changed:
+            self._paused = False
             self._changed.notify_all()
 
     def submit(self, request: GenerationRequest) -> Job:
@@ -138,7 +150,7 @@ class RequestQueue:
     def _one(self) -> bool:
         """Wait for a job and run it; False when the queue stops. Its locals die with it: nothing of a job lingers."""
         with self._changed:
-            self._changed.wait_for(lambda: self._stopping or self._waiting)
+            self._changed.wait_for(lambda: self._stopping or (self._waiting and not self._paused))
             if self._stopping or self._run is None:
                 return False
             job = self._running = self._waiting.popleft()
@@ -151,6 +163,7 @@ class RequestQueue:
             self._fail(job, error)
         with self._changed:
             self._running = None
+            self._changed.notify_all()
         return True
 
     def _finish(self, job: Job, result: GenerationResult) -> None:

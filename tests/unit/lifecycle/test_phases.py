@@ -66,6 +66,7 @@ def test_serving_ends_are_ready_and_rolled_back_only() -> None:
 
 
 D, K, R, S, F = Outcome.DONE, Outcome.KEEP, Outcome.REUSED, Outcome.STALE, Outcome.FAILED
+RECALLED = Outcome.RECALLED
 TABLE: dict[Phase, dict[Outcome, Phase]] = {
     "Pending": {D: "Inventory"},
     "Inventory": {D: "Load", F: "Failed"},
@@ -78,7 +79,7 @@ TABLE: dict[Phase, dict[Outcome, Phase]] = {
     "Apply": {D: "Validate", K: "Validate", F: "RollBack"},
     "Validate": {D: "Ready", F: "RollBack"},
     "RollBack": {D: "RolledBack", F: "Failed"},
-    "Ready": {},
+    "Ready": {RECALLED: "RollBack"},
     "RolledBack": {},
     "Failed": {},
 }
@@ -97,3 +98,9 @@ def test_what_follows_every_phase_and_outcome(phase: Phase, outcome: Outcome) ->
 def test_every_phase_but_the_first_can_fail() -> None:
     working = set(PHASES) - ENDS - {"Pending"}
     assert {phase for phase, outcome in TRANSITIONS if outcome is Outcome.FAILED} == working
+
+
+def test_what_serves_is_left_in_one_way_only_and_to_what_is_proven_again() -> None:
+    assert {key: after for key, after in TRANSITIONS.items() if key[0] in ENDS} == {
+        ("Ready", Outcome.RECALLED): "RollBack"
+    }
