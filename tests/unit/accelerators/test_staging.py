@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import gc
-import os
 import random
-import subprocess
-import sys
 import threading
 import weakref
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import torch
@@ -18,21 +14,8 @@ import torch
 from accelerator_contract import Numbers, pattern
 from stowplan_agent.accelerators.staged_copy import MemorySource, StagedCopy
 from stowplan_agent.accelerators.staging import Staging
+from unit.accelerators.threaded_ring import PIECE, device, fill, landed, ring_over
 from unit.accelerators.threaded_stream import DEADLINE, Stream
-
-PIECE = 1024
-
-
-@pytest.fixture
-def stream() -> Iterator[Stream]:
-    found = Stream()
-    yield found
-    found.end()
-
-
-def ring_over(stream: Stream, *, pieces: int = 4, threads: int = 4, pinned: bool = True) -> Staging:
-    pin = stream.pin if pinned else lambda _: False
-    return Staging(stream, pin=pin, unpin=stream.unpin, piece_bytes=PIECE, ring_bytes=pieces * PIECE, threads=threads)
 
 
 @pytest.fixture
@@ -43,18 +26,6 @@ def ring(stream: Stream) -> Iterator[Staging]:
     stream.valve.set()
     found.close()
     assert stream.locked == []
-
-
-def device(nbytes: int) -> torch.Tensor:
-    return torch.zeros(nbytes, dtype=torch.uint8)
-
-
-def landed(copy: StagedCopy) -> None:
-    assert copy.resolve().wait(DEADLINE)
-
-
-def fill(ring: Staging, destination: torch.Tensor, source: Numbers, after: threading.Event | None = None) -> StagedCopy:
-    return ring.queue(StagedCopy(destination, source, after=after))
 
 
 @pytest.mark.parametrize("pinned", [True, False])
@@ -245,69 +216,3 @@ def test_an_idle_ring_keeps_neither_buffers_nor_sources_nor_errors_alive(stream:
     landed(fill(ring, device(40 * PIECE), Numbers(pattern(40 * PIECE))))
     gc.collect()
     assert [reference() for reference in gone] == [None, None]
-
-
-def test_threads_do_not_keep_the_process_alive() -> None:
-    program = """
-import threading
-from unit.accelerators.test_staging import Numbers, Stream, device, fill, landed, pattern, ring_over
-stream = Stream()
-ring = ring_over(stream)
-ring.open()
-landed(fill(ring, device(5000), Numbers(pattern(5000))))
-fill(ring, device(5000), Numbers(pattern(5000), go=threading.Event()))
-print("done")
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        check=False,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-    )
-    assert (done.returncode, done.stdout.strip()) == (0, "done"), done.stderr
-
-
-def test_a_child_process_has_no_copy_of_the_memory(stream: Stream) -> None:
-    """Pages that a child shares are copied at the next write, and the device would read the old ones from then on."""
-    addresses: list[int] = []
-    ring = Staging(stream, pin=lambda memory: addresses.append(memory.data_ptr()) is not None, unpin=stream.unpin)
-    ring.open()
-    inside, flags = False, list[str]()
-    for word, *rest in map(str.split, Path("/proc/self/smaps").read_text().splitlines()):
-        if not word.endswith(":"):
-            start, _, end = word.partition("-")
-            inside = int(start, 16) <= addresses[0] < int(end, 16)
-        elif inside and word == "VmFlags:":
-            flags = rest
-    assert "dc" in flags
-    ring.close()
-
-
-@pytest.mark.parametrize("allowed", [0, 2])
-def test_fewer_threads_than_asked_for_are_enough_and_none_is_an_error(
-    allowed: int, stream: Stream, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The limit of processes of a pod: with no thread at all, a wait would never end."""
-    ring, started, start = ring_over(stream, threads=4), [], threading.Thread.start
-
-    def limited(thread: threading.Thread) -> None:
-        if len(started) == allowed:
-            raise RuntimeError("can't start new thread")
-        started.append(thread)
-        start(thread)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", limited)
-        if not allowed:
-            with pytest.raises(RuntimeError, match="new thread"):
-                ring.open()
-            assert ring.locked_bytes == 0
-        else:
-            assert ring.open()
-    host, buffer = pattern(5 * PIECE), device(5 * PIECE)
-    ring.open()
-    landed(fill(ring, buffer, Numbers(host)))
-    assert torch.equal(buffer, host)
-    ring.close()
