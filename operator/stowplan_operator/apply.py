@@ -7,12 +7,13 @@ them even when the watch is slow.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from stowplan_api.conditions import shorten
 from stowplan_api.contract import Manager
@@ -26,6 +27,8 @@ from stowplan_operator.render.naming import digest
 from stowplan_operator.starts import StartKeeper
 
 _logger = logging.getLogger(__name__)
+AT_ONCE: Final = 8
+"""Writes of one deployment that are under way at the same time."""
 _POSTED_LIMIT: Final = 10_000
 """Names of Events that need not be posted again by this process."""
 
@@ -64,15 +67,20 @@ class Writer:
     async def carry_out(self, decision: Decision) -> Outcome:
         """Write a decision, in its order. Failures are in the outcome; nothing is raised for them."""
         outcome = Outcome()
-        for gate in decision.gates:
-            await self._attempt(outcome, self._gate(outcome, gate))
+        # Pods that change at once are not written one by one. What closes comes first, and Events come after.
+        landed: list[GateWrite] = []
+        for opens in (False, True):
+            gates = [gate for gate in decision.gates if gate.patch.gate.open is opens]
+            await self._side_by_side(self._attempt(outcome, self._gate(outcome, gate, landed)) for gate in gates)
+        stories = [event for gate in landed for event in gate.events]
+        await self._side_by_side(self._attempt(outcome, self._event(outcome, story)) for story in stories)
         void = decision.voided_starts
         # No pod of a new template may find what it is not to use.
         if void is None or await self._attempt(outcome, self._void(outcome, void), void):
             for child in decision.children:
                 await self._attempt(outcome, self._child(outcome, child), child.manifest)
-        for manifest in decision.placements:
-            await self._attempt(outcome, self._placement(outcome, manifest))
+        missing = decision.placements
+        await self._side_by_side(self._attempt(outcome, self._placement(outcome, manifest)) for manifest in missing)
         told = [await self._attempt(outcome, self._event(outcome, event)) for event in decision.events]
         # Written after a lost Event, the status would hide the transition that the Event tells of.
         if decision.status is not None and all(told):
@@ -80,6 +88,12 @@ class Writer:
         if decision.fetch is not None and self._starts is not None:
             self._starts.consider(decision.fetch)
         return outcome
+
+    async def _side_by_side(self, writes: Iterable[Coroutine[Any, Any, bool]]) -> None:
+        """So many at once and no more: the connections are for every deployment."""
+        pending = list(writes)
+        for start in range(0, len(pending), AT_ONCE):
+            await asyncio.gather(*pending[start : start + AT_ONCE])
 
     async def _attempt(self, outcome: Outcome, writing: Awaitable[None], child: Json | None = None) -> bool:
         """Whether it need not be repeated; if it must, the outcome says so."""
@@ -100,7 +114,7 @@ class Writer:
             return False
         return True
 
-    async def _gate(self, outcome: Outcome, write: GateWrite) -> None:
+    async def _gate(self, outcome: Outcome, write: GateWrite, landed: list[GateWrite]) -> None:
         pod = write.patch.pod
         try:
             patched = await self._client.patch_status(POD, pod.namespace, pod.name, write.patch.body, Manager.GATE)
@@ -115,8 +129,7 @@ class Writer:
         outcome.writes += 1
         if write.validated_at is not None:
             self._gate_opened(max(0.0, (self._now() - write.validated_at).total_seconds()))
-        for event in write.events:
-            await self._event(outcome, event)
+        landed.append(write)
 
     async def _child(self, outcome: Outcome, write: ChildWrite) -> None:
         manifest, existing = write.manifest, write.existing

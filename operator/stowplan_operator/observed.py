@@ -114,6 +114,10 @@ class Observed:
         """How many objects of a kind are known."""
         return len(self._objects[kind])
 
+    def newest(self, kind: Kind) -> int:
+        """The highest resource version known of a kind; 0 when nothing is."""
+        return max((int(raw["metadata"]["resourceVersion"]) for raw in self._objects[kind].values()), default=0)
+
     def snapshot(self, key: Key) -> Snapshot:
         """Everything known of one key; all of it empty for an unknown one."""
         members = self._members.get(key, {})

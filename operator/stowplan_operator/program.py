@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -29,20 +29,22 @@ from stowplan_operator.worker import Worker
 WATCH_SERVER_SECONDS: Final = 240
 """A watch request ends by itself after this long: an open one that delivers nothing is replaced."""
 WATCH_CLIENT_SECONDS: Final = 300
+PATIENCE_SECONDS: Final = 1800
+"""How long watches outlast an API server that is away."""
 _STALE_RESYNCS: Final = 3
 """Missed lists until the liveness probe fails."""
 
 
-class EndlessBackoff:
-    """Seconds between attempts of kopf's own requests. Where a sequence ends, kopf ends the process: an API server that
-    is away for a minute would restart every operator, all at once, when it comes back.
-    """
+def patient_backoffs() -> tuple[float, ...]:
+    """Seconds between attempts of kopf's own requests: half an hour in all.
 
-    def __iter__(self) -> Iterator[float]:
-        delay = 1.0
-        while True:
-            yield delay
-            delay = min(15.0, delay * 1.6)
+    Where they end, kopf ends the process, which then starts anew with a fresh look at everything. Its own end after a
+    minute, so that each upgrade of an API server would restart every operator.
+    """
+    delays = [1.0]
+    while sum(delays) < PATIENCE_SECONDS:
+        delays.append(min(15.0, delays[-1] * 1.6))
+    return tuple(delays)
 
 
 def _utc_now() -> datetime:
@@ -73,7 +75,7 @@ class Program:
         settings.watching.connect_timeout = 10
         settings.watching.reconnect_backoff = 1.0
         settings.networking.request_timeout = 60
-        settings.networking.error_backoffs = EndlessBackoff()
+        settings.networking.error_backoffs = patient_backoffs()
         for kind in SELECTED_BY_LABEL:
             settings.watching.label_selectors[kind.group, kind.version, kind.plural] = LABEL_DEPLOYMENT
 

@@ -24,6 +24,10 @@ _logger = logging.getLogger(__name__)
 _LONGEST_DELAY: Final = 30.0
 
 
+class HistoryError(RuntimeError):
+    """Versions that were seen are no more: nothing that is known can be told from what is newer."""
+
+
 class Resync:
     """Keeps what was observed complete. ``listed`` is set once the first lists have all arrived."""
 
@@ -47,7 +51,10 @@ class Resync:
         self.listed = asyncio.Event()
 
     async def run(self, every: float) -> None:
-        """List for ever; after a failed list, again after a delay that doubles up to half a minute."""
+        """List for ever; after a failed list, again after a delay that doubles up to half a minute.
+
+        Raises `HistoryError`: only a new process knows nothing, and the liveness probe asks for one.
+        """
         delay = 1.0
         while True:
             try:
@@ -84,8 +91,15 @@ class Resync:
     async def _list(self, kind: Kind, namespace: str | None) -> None:
         labels = LABEL_DEPLOYMENT if kind in SELECTED_BY_LABEL else ""
         items: list[Json] = []
-        version = 0
+        version, before = 0, self._observed.newest(kind)
         async for page, of_list in self._client.pages(kind, namespace, labels):
             items.extend(trimmed(kind, item) for item in page)
             version = of_list
+        if version < before:
+            message = (
+                f"the API server's history went back: {kind.kind} is at version {version}, and was at {before} "
+                "(restored from a backup?); the operator starts anew"
+            )
+            _logger.error("%s", message)
+            raise HistoryError(message)
         self._observed.replace(kind, items, version, (namespace,) if namespace else ())

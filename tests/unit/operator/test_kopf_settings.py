@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-
 import kopf
 from observations import SETTINGS
 
 from stowplan_operator.handlers import registry
 from stowplan_operator.kinds import SELECTED_BY_LABEL, WATCHED
-from stowplan_operator.program import WATCH_CLIENT_SECONDS, WATCH_SERVER_SECONDS, EndlessBackoff, Program
+from stowplan_operator.program import PATIENCE_SECONDS, WATCH_CLIENT_SECONDS, WATCH_SERVER_SECONDS, Program
 
 
 def configured() -> kopf.OperatorSettings:
@@ -31,14 +29,13 @@ def test_k14_a_watch_that_is_open_and_silent_ends_by_itself() -> None:
     assert settings.watching.inactivity_timeout < WATCH_SERVER_SECONDS
 
 
-def test_an_outage_of_an_hour_ends_no_watch() -> None:
+def test_an_outage_of_half_an_hour_ends_no_watch() -> None:
     """kopf gives up, and the process with it, where its delays end."""
-    delays = list(itertools.islice(configured().networking.error_backoffs, 1000))  # type: ignore[arg-type]
+    delays = configured().networking.error_backoffs
+    assert isinstance(delays, tuple)
     assert delays[0] == 1.0
     assert max(delays) <= 15.0
-    assert sum(delays) > 3600
-    again = EndlessBackoff()
-    assert list(itertools.islice(again, 3)) == list(itertools.islice(again, 3)), "every request begins anew"
+    assert PATIENCE_SECONDS <= sum(delays) < PATIENCE_SECONDS + 15
 
 
 def test_kopf_has_handlers_of_events_only_so_it_writes_no_annotation_and_no_finalizer() -> None:
