@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import stored_version
+from cluster.played import until
 from cluster.releases import CRDS, OPERATOR, definitions, installed, values
 from localcluster import chart
 from localcluster.client import Cluster
@@ -33,12 +34,16 @@ def refusal(cluster: Cluster, *arguments: str, given: object = None) -> str:
 
 def allowed(cluster: Cluster, *arguments: str) -> bool:
     """Whether the operator's account may do something in any namespace."""
-    question = ["auth", "can-i", *arguments, f"--as={OPERATOR}", "--all-namespaces"]
+    return answer(cluster, ["auth", "can-i", *arguments, f"--as={OPERATOR}", "--all-namespaces"]) == "yes"
+
+
+def answer(cluster: Cluster, question: list[str]) -> str:
+    """What `kubectl auth can-i` says, which is an error when it is no."""
     try:
-        return cluster.kubectl(*question).strip() == "yes"
+        return cluster.kubectl(*question).strip()
     except subprocess.CalledProcessError as error:
         assert error.stdout.strip() == "no", error.stderr
-        return False
+        return "no"
 
 
 def test_the_operator_starts_and_stays_alive(local_cluster: Cluster, release: dict[str, Any]) -> None:
@@ -130,6 +135,28 @@ def test_the_operator_binds_the_agents_role_and_no_other(
     assert "created" in cluster.kubectl(*bind, f"--clusterrole={AGENT_ROLE}", f"--as={OPERATOR}")
     said = refusal(cluster, *bind, "--clusterrole=admin", f"--as={OPERATOR}")
     assert "attempting to grant RBAC permissions not currently held" in said
+
+
+@pytest.mark.parametrize(
+    ("role", "verb", "what", "may"),
+    [
+        ("view", "list", "diffusiondeployments.stowplan.dev", True),
+        ("view", "get", "residencyplacements.stowplan.dev", True),
+        ("view", "create", "diffusiondeployments.stowplan.dev", False),
+        ("edit", "create", "diffusiondeployments.stowplan.dev", True),
+        ("edit", "patch", "diffusiondeployments.stowplan.dev/scale", True),
+        ("edit", "patch", "diffusiondeployments.stowplan.dev/status", False),
+        ("edit", "patch", "residencyplacements.stowplan.dev/status", False),
+    ],
+)
+def test_people_use_models_by_the_roles_that_they_have(
+    cluster: Cluster, release: dict[str, Any], namespace: str, role: str, verb: str, what: str, may: bool
+) -> None:
+    cluster.kubectl("--namespace", namespace, "create", "rolebinding", "a", f"--clusterrole={role}", "--user=somebody")
+    resource, _, subresource = what.partition("/")
+    question = ["auth", "can-i", verb, resource, "--as=somebody", f"--namespace={namespace}"]
+    question += [f"--subresource={subresource}"] if subresource else []
+    until(lambda: answer(cluster, question) == ("yes" if may else "no"), f"the answer is {may}", seconds=30)
 
 
 def test_an_upgrade_keeps_what_users_declared(cluster: Cluster, release: dict[str, Any], namespace: str) -> None:

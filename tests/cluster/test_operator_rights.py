@@ -15,7 +15,7 @@ from cluster.played import Studio, deployment
 from cluster.releases import OPERATOR, installed, namespaced
 from localcluster import chart
 from localcluster.client import Cluster
-from stowplan_api.contract import AGENT_ROLE, STORED_START_PATH
+from stowplan_api.contract import STORED_START_PATH
 
 Right = tuple[str, str, str]
 """Group, resource (with its subresource) and verb, as a rule of a role names them."""
@@ -54,7 +54,9 @@ def serve(studio: Studio, pod: str) -> None:
 def granted() -> set[Right]:
     """Every right in the operator's role, as the chart renders it."""
     (role,) = [
-        item for item in chart.template() if item["kind"] == "ClusterRole" and item["metadata"]["name"] != AGENT_ROLE
+        item
+        for item in chart.template()
+        if item["kind"] == "ClusterRole" and item["metadata"]["name"] == f"{chart.NAMESPACE}:stowplan-operator"
     ]
     return {
         (group, resource, verb)

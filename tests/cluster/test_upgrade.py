@@ -88,6 +88,10 @@ def schemas(cluster: Cluster) -> list[Any]:
     return [cluster.json("get", name)["spec"]["versions"][0]["schema"]["openAPIV3Schema"] for name in CRDS]
 
 
+def current_schemas() -> list[Any]:
+    return [definition(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"] for kind in KINDS]
+
+
 def test_an_upgrade_leaves_pods_alone_and_an_uninstallation_what_it_was_told_to(studio: Studio) -> None:
     """One story, for each step needs the one before."""
     cluster, before = studio.cluster, state(studio)
@@ -97,7 +101,7 @@ def test_an_upgrade_leaves_pods_alone_and_an_uninstallation_what_it_was_told_to(
     assert (summary["revision"], summary["status"]) == (2, "deployed")
     reconciled(studio)
     assert state(studio) == before
-    assert schemas(cluster) == [definition(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"] for kind in KINDS]
+    assert schemas(cluster) == current_schemas()
 
     chart.install(cluster.kubeconfig, values(**DEFAULTS, crds={"keep": True}), wait=True)
     chart.uninstall(cluster.kubeconfig)
@@ -111,6 +115,20 @@ def test_an_upgrade_leaves_pods_alone_and_an_uninstallation_what_it_was_told_to(
     chart.uninstall(cluster.kubeconfig)
     assert definitions(cluster) == []
     until(lambda: not any(state(studio).values()), "the garbage collector has removed every child", seconds=120)
+
+
+def test_c5_a_new_operator_on_older_definitions_names_what_they_drop_and_leaves_pods_alone(studio: Studio) -> None:
+    """As where definitions are kept apart from the chart, and were forgotten."""
+    cluster, before = studio.cluster, state(studio)
+    chart.install(cluster.kubeconfig, values(**DEFAULTS, crds={"enabled": False}), wait=True)
+    reconciled(studio)
+    said = cluster.kubectl("--namespace", chart.NAMESPACE, "logs", "deployment/stowplan-operator")
+    for kind, old, new in zip(KINDS, schemas(cluster), current_schemas(), strict=True):
+        added = set(new["properties"]["status"]["properties"]) - set(old["properties"]["status"]["properties"])
+        for field in added:
+            assert f"{kind.name} is older than this operator" in said
+            assert f"status.{field}" in said
+    assert state(studio) == before
 
 
 def test_one_file_installs_and_removes_everything(local_cluster: Cluster) -> None:

@@ -13,7 +13,8 @@ def of_kind(objects: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
 
 
 def test_no_right_is_wider_than_named() -> None:
-    rules = [rule for role in of_kind(template(), "ClusterRole") for rule in role["rules"]]
+    objects = template({"aggregateRoles": {"enabled": False}})
+    rules = [rule for role in of_kind(objects, "ClusterRole") for rule in role["rules"]]
     words = {word for rule in rules for part in rule.values() for word in part}
     assert not {"*", "secrets", "escalate", "impersonate", "delete", "deletecollection", "update"} & words
     (bind,) = [rule for rule in rules if "bind" in rule["verbs"]]
@@ -33,3 +34,16 @@ def test_named_namespaces_bound_the_operators_rights() -> None:
     objects = template({"watchNamespaces": ["red", "blue"]})
     assert of_kind(objects, "ClusterRoleBinding") == []
     assert [item["metadata"]["namespace"] for item in of_kind(objects, "RoleBinding")] == ["red", "blue"]
+
+
+def test_people_get_models_by_the_roles_that_they_have() -> None:
+    def aggregated(role: dict[str, Any]) -> set[str]:
+        return {label.rpartition("-")[2] for label in role["metadata"]["labels"] if "aggregate-to-" in label}
+
+    before = template({"aggregateRoles": {"enabled": False}})
+    edit, view = (item for item in template() if item not in before)
+    assert (aggregated(edit), aggregated(view)) == ({"edit", "admin"}, {"view", "edit", "admin"})
+    rules = [*edit["rules"], *view["rules"]]
+    assert {group for rule in rules for group in rule["apiGroups"]} == {"stowplan.dev"}
+    assert not [resource for rule in rules for resource in rule["resources"] if resource.endswith("/status")]
+    assert {verb for rule in view["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}

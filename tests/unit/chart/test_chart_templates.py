@@ -30,6 +30,7 @@ EVERYTHING: dict[str, Any] = {
         "podTemplate": {"spec": {"tolerations": [{"key": "gpu", "operator": "Exists"}]}},
     },
     "admissionPolicy": {"enabled": True},
+    "aggregateRoles": {"enabled": True},
     "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}, "interval": "30s"},
     "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}, "interval": "30s"},
     "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}, "runbooks": "https://runbooks.example"},
