@@ -107,7 +107,7 @@ class PlacementReason(StrEnum):
     REUSED = "Reused"
     """Calibrated=True: the record of an earlier start on the same kind of machine, whose placement proved itself."""
     NOT_REUSED = "NotReused"
-    """Calibrated=Unknown: there was a stored start, and it does not hold here; everything is measured anew."""
+    """Calibrated=Unknown: no stored start is of this fingerprint, or it does not hold here; everything is measured."""
     STATIC_MODE = "StaticMode"
     """Applied=False: mode Static plans nothing; the seed placement is proven and served."""
     RESIDENCY_DISABLED = "ResidencyDisabled"

@@ -34,7 +34,7 @@ Phase = Literal[
     "RolledBack",
     "Failed",
 ]
-"""The start-up phases of RUNTIME.md, in order, and its ends. Revalidate proves a stored placement in place of a probe."""
+"""The start-up phases of RUNTIME.md, in order, and its ends. Revalidate proves a stored placement without a probe."""
 
 
 class PodReference(Model):

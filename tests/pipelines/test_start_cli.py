@@ -180,6 +180,13 @@ def test_an_unknown_fault_is_refused(stowplan: Command, tiny_wan: Path, monkeypa
         assert_one_sentence(done, ("'validate.everything'", "choose from apply.N"))
 
 
+def test_a_deadline_of_no_phase_is_refused(stowplan: Command, tiny_wan: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STOWPLAN_PHASE_DEADLINES", "Loading=5")
+    for command in ("calibrate", "agent"):
+        done = stowplan(command, tiny_wan, "--shape", "64x64x5@4", *CARD)
+        assert_one_sentence(done, ("STOWPLAN_PHASE_DEADLINES names 'Loading'", "choose from Inventory, Load, "))
+
+
 def test_a_record_that_cannot_be_written_is_known_before_minutes_of_measuring(
     stowplan: Command, tiny_wan: Path, tmp_path: Path
 ) -> None:

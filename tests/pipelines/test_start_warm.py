@@ -15,6 +15,7 @@ from stowplan_agent.lifecycle.phases import Outcome
 from stowplan_agent.lifecycle.switch import KillSwitch
 from stowplan_agent.lifecycle.warm_start import Store, StoredStart
 from stowplan_agent.lifecycle.warm_start import key as keys
+from stowplan_agent.transaction import Measured
 from stowplan_api.residency_placement import Phase
 
 COLD = ["Inventory", "Load", "Warm", "Probe", "WarmAgain", "Solve", "Apply", "Validate"]
@@ -327,6 +328,13 @@ def test_a_full_disk_does_not_fail_the_start_that_would_have_kept(
         document = started.startup.warm_start.stored
         assert document is not None  # for whoever asks over HTTP
         assert json.loads(document.text())["fingerprint"] == document.fingerprint
+
+        # What does not repeat itself is no reference for another start.
+        warm_start, prepared = started.startup.warm_start, started.startup.prepared
+        warm_start.stored = None
+        other = Measured("0" * 64, prepared.reference.seconds, 1, 1)
+        warm_start.keep(started.status.plan, other)
+        assert warm_start.stored is None
     finally:
         started.startup.close()
 

@@ -107,7 +107,7 @@ class PhaseWork:
         return Outcome.DONE
 
     def _warm_again(self) -> Outcome:
-        self.warm_start.bounded_digest = self._preparation.warm_again()
+        self.warm_start.keeper.bounded_digest = self._preparation.warm_again()
         return Outcome.DONE
 
     def _solve(self) -> Outcome:

@@ -19,7 +19,7 @@ from stowplan_agent.lifecycle.preparation import Preparation
 from stowplan_agent.lifecycle.progress import Progress
 from stowplan_agent.lifecycle.settings import StartSettings
 from stowplan_agent.lifecycle.switch import THROWN, KillSwitch
-from stowplan_agent.lifecycle.warm_start.keeping import measure_step, stored_start
+from stowplan_agent.lifecycle.warm_start.keeping import Keeper
 from stowplan_agent.lifecycle.warm_start.key import facts_of
 from stowplan_agent.lifecycle.warm_start.revalidation import Revalidation, prepared_of
 from stowplan_agent.lifecycle.warm_start.store import Store
@@ -55,10 +55,8 @@ class WarmStart:
         """The one that is being tried, or that proved itself."""
         self.given_up = ""
         """Why none is, in a sentence; empty where none was looked for."""
-        self.bounded_digest = ""
-        """Of the bounded request's output in this start, once it ran in the seed placement."""
+        self.keeper = Keeper(settings)
         self._revalidation: Revalidation | None = None
-        self._step: Measured | None = None
 
     def look_up(self) -> None:
         """After the inventory: find a stored start, and see whether it fits this machine's limits."""
@@ -159,31 +157,15 @@ class WarmStart:
 
     def measure_step(self) -> None:
         """After a plan was proven: what one step gives, for the next start. Never fails one that is proven."""
-        prepared = self._preparation.prepared
-        if self.store is None or not prepared.step_calls or self._switch.thrown:
-            return
-        try:
-            self._step = measure_step(prepared, self._settings)
-        except Exception as error:
-            if isinstance(error, Stopped):
-                raise
-            _log.warning("nothing is kept for the next start: one step at full shape failed: %s", error)
+        if self.store is not None and not self._switch.thrown:
+            self.keeper.measure_step(self._preparation.prepared)
 
     def keep(self, plan: PlanStatus | None, proof: Measured | None) -> None:
         """Leave the plan that this start proved for the next one. Says what goes wrong, and goes on."""
-        if self.store is None or self._step is None or plan is None or proof is None:
+        if self.store is None or plan is None or proof is None:
             return
-        prepared = self._preparation.prepared
-        self.stored = stored_start(
-            self.facts,
-            prepared,
-            prepared.session.placement(),
-            plan,
-            proof=proof,
-            step=self._step,
-            bounded_digest=self.bounded_digest,
-        )
-        problem = self.store.keep(self.stored)
+        self.stored = self.keeper.document(self.facts, self._preparation.prepared, plan, proof)
+        problem = self.store.keep(self.stored) if self.stored is not None else None
         if problem is not None:
             _log.warning("%s", problem)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from stowplan_agent.lifecycle.preparation import Prepared
@@ -10,63 +11,76 @@ from stowplan_agent.lifecycle.settings import StartSettings
 from stowplan_agent.lifecycle.warm_start.key import fingerprint_of
 from stowplan_agent.lifecycle.warm_start.revalidation import calls_of
 from stowplan_agent.lifecycle.warm_start.stored_start import StepReference, StoredStart
+from stowplan_agent.pipeline.request import Stopped
 from stowplan_agent.transaction import Measured
 from stowplan_agent.weights import Timeline
 from stowplan_agent.weights.ledger import Tier
 from stowplan_agent.weights.timeline import Stretch
 from stowplan_api.conditions import timestamp
-from stowplan_api.placement import Placement
 from stowplan_api.residency_placement import PlanStatus
 
-
-def measure_step(prepared: Prepared, settings: StartSettings) -> Measured:
-    """One step at full shape in the placement in force. Raises torch.OutOfMemoryError, and `Stopped`."""
-    shape = settings.spec.workload.shapes[0].model_copy(update={"steps": 1})
-    return prepared.session.measure(shape, Timeline(prepared.step_calls))
+_log = logging.getLogger(__name__)
 
 
-def stored_start(
-    facts: Mapping[str, str],
-    prepared: Prepared,
-    placement: Placement,
-    plan: PlanStatus,
-    *,
-    proof: Measured,
-    step: Measured,
-    bounded_digest: str,
-    now: datetime | None = None,
-) -> StoredStart:
-    """The document. ``proof`` is what validation measured of the reference's own request, ``step`` of one step."""
-    reference = StepReference(
-        steps=prepared.reference_shape.steps,
-        digest=prepared.reference.digest,
-        seconds=prepared.reference.seconds,
-        peak_bytes=proof.peak_bytes,
-        reserved_peak_bytes=proof.reserved_peak_bytes,
-        calls=calls_of(prepared.reference_calls),
-    )
-    return StoredStart(
-        fingerprint=fingerprint_of(facts),
-        facts=dict(facts),
-        proven_at=timestamp(now or datetime.now(UTC)),
-        record=prepared.record,
-        as_run=prepared.as_run,
-        placement=placement,
-        plan=plan,
-        pinned_bytes=prepared.session.engine.ledger.total(Tier.PINNED),
-        reference=reference,
-        step=_step(step, prepared.step_calls),
-        bounded_digest=bounded_digest,
-    )
+class Keeper:
+    """Gathers, phase by phase, what a stored start is made of."""
+
+    def __init__(self, settings: StartSettings, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        """Nothing is known yet."""
+        self.bounded_digest = ""
+        """Of the bounded request's output in this start, once it ran in the seed placement."""
+        self._spec = settings.spec
+        self._now = now
+        self._step: Measured | None = None
+
+    def measure_step(self, prepared: Prepared) -> None:
+        """One step at full shape in the placement in force. Raises `Stopped`; what else fails keeps nothing."""
+        if not prepared.step_calls:
+            return
+        shape = self._spec.workload.shapes[0].model_copy(update={"steps": 1})
+        try:
+            self._step = prepared.session.measure(shape, Timeline(prepared.step_calls))
+        except Stopped:
+            raise
+        except Exception as error:
+            _log.warning("nothing is kept for the next start: one step at full shape failed: %s", error)
+
+    def document(
+        self, facts: Mapping[str, str], prepared: Prepared, plan: PlanStatus, proof: Measured
+    ) -> StoredStart | None:
+        """The stored start of the placement in force; None where another start could not judge by it.
+
+        ``proof`` is what validation measured of the reference's own request.
+        """
+        if self._step is None:
+            return None
+        if self._spec.residency.validation.reproducible and proof.digest != prepared.reference.digest:
+            _log.info("nothing is kept for the next start: this model does not repeat its output")
+            return None
+        seconds = prepared.reference.seconds
+        return StoredStart(
+            fingerprint=fingerprint_of(facts),
+            facts=dict(facts),
+            proven_at=timestamp(self._now()),
+            record=prepared.record,
+            as_run=prepared.as_run,
+            placement=prepared.session.placement(),
+            plan=plan,
+            pinned_bytes=prepared.session.engine.ledger.total(Tier.PINNED),
+            reference=_reference(
+                prepared.reference_shape.steps, prepared.reference.digest, seconds, proof, prepared.reference_calls
+            ),
+            step=_reference(1, self._step.digest, self._step.seconds or 0.0, self._step, prepared.step_calls),
+            bounded_digest=self.bounded_digest,
+        )
 
 
-def _step(measured: Measured, calls: Sequence[Stretch]) -> StepReference:
-    assert measured.seconds is not None
+def _reference(steps: int, digest: str, seconds: float, peaks: Measured, calls: Sequence[Stretch]) -> StepReference:
     return StepReference(
-        steps=1,
-        digest=measured.digest,
-        seconds=measured.seconds,
-        peak_bytes=measured.peak_bytes,
-        reserved_peak_bytes=measured.reserved_peak_bytes,
+        steps=steps,
+        digest=digest,
+        seconds=seconds,
+        peak_bytes=peaks.peak_bytes,
+        reserved_peak_bytes=peaks.reserved_peak_bytes,
         calls=calls_of(calls),
     )
