@@ -186,9 +186,22 @@ def _pod_view(pod: Pod) -> PodView:
     server = ContainerView("server", started, max(0, pod.boot - 1), "", "", "", 0, "")
     gate = None if pod.gate is None else GateCondition(str(pod.gate), "", "", "")
     return PodView(
-        "wan-0", "studio", f"{pod.uid}", "1", "t", "ReplicaSet/wan-0", "Running", "", "", False, pod.ready, "", gate,
-        (server,),
-    )  # fmt: skip
+        name="wan-0",
+        namespace="studio",
+        uid=f"{pod.uid}",
+        resource_version="1",
+        template="t",
+        controller="ReplicaSet/wan-0",
+        phase="Running",
+        reason="",
+        message="",
+        terminating=False,
+        ready=pod.ready,
+        ip="",
+        unschedulable="",
+        gate=gate,
+        containers=(server,),
+    )
 
 
 def _report_view(report: Report) -> PlacementView:
