@@ -119,6 +119,8 @@ class Agent:
                     self._open(startup, progress)
                     self.queue.resume()
                     progress.open_door()
+                else:
+                    self.queue.stop()  # nobody will serve what waits
             self._woken.wait()
             self._woken.clear()
 

@@ -1,0 +1,109 @@
+"""Does a stored placement suit this pod? And is a plan worth going to? Values in, a reason or nothing out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from planned_records import MIB, RECORD
+from stowplan_agent.calibration import Machine
+from stowplan_agent.lifecycle.target import Target, choose_target, not_below
+from stowplan_agent.lifecycle.warm_start.suitability import misfit, on_machine, other_parts
+from stowplan_agent.planning import cost, seed_placement, solve
+from stowplan_api.contract import PlacementReason
+from stowplan_api.diffusion_deployment import Prefer, Residency
+from stowplan_api.placement import Placement
+from stowplan_api.record import Component, Group
+
+MACHINE = Machine(
+    node="node",
+    device="card",
+    capacity_bytes=32 * MIB,
+    outside_bytes=MIB,
+    reserve_bytes=MIB,
+    pinnable_bytes=64 * MIB,
+    host_bytes=64 * MIB,
+)
+SEED = seed_placement(RECORD.components, ranks=1)
+
+
+def planned() -> Placement:
+    placement = solve(RECORD).placement
+    assert placement is not None
+    return placement
+
+
+def test_the_same_machine_is_the_same_record() -> None:
+    assert on_machine(RECORD, MACHINE) == RECORD
+    assert misfit(on_machine(RECORD, MACHINE), planned()) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"capacity_bytes": 12 * MIB}, "bytes more than the 12 MiB there are"),
+        ({"outside_bytes": 24 * MIB}, "bytes more than the 32 MiB there are"),
+        ({"reserve_bytes": 24 * MIB}, "a reserve of 24 MiB"),
+    ],
+)
+def test_what_this_machine_lacks_is_said_in_numbers(change: dict[str, Any], words: str) -> None:
+    problem = misfit(on_machine(RECORD, replace(MACHINE, **change)), planned())
+    assert problem is not None
+    assert words in problem
+
+
+def test_less_host_memory_than_then_is_a_misfit_of_what_streams() -> None:
+    assert misfit(on_machine(RECORD, replace(MACHINE, host_bytes=MIB, pinnable_bytes=MIB)), SEED) is not None
+
+
+def test_what_libraries_take_beside_the_allocator_they_will_take_again() -> None:
+    """Before they have run, less is in use outside than a request will find."""
+    fresh = on_machine(RECORD, replace(MACHINE, outside_bytes=0))
+    assert fresh.ranks[0].outside_bytes == RECORD.ranks[0].outside_bytes
+
+
+def changed(**fields: Any) -> tuple[Component, ...]:
+    first, *rest = RECORD.components
+    return (first.model_copy(update=fields), *rest)
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (RECORD.components, None),
+        (tuple(reversed(RECORD.components)), None),
+        (RECORD.components[:1], "component vae is in one of the two only"),
+        ((*RECORD.components, Component(name="upscaler", loose_bytes=1)), "component upscaler is in one of the two"),
+        (changed(loose_bytes=1), "component denoiser has 8388609 bytes in 4 layers, and had 9437184 in 4"),
+        (changed(groups=(Group(name="blocks", layer_bytes=(2 * MIB,) * 3),)), "in 3 layers, and had 9437184 in 4"),
+        (changed(groups=(Group(name="others", layer_bytes=(2 * MIB,) * 4),)), "component denoiser has "),
+    ],
+)
+def test_other_components_than_then(found: tuple[Component, ...], words: str | None) -> None:
+    problem = other_parts(found, RECORD.components)
+    assert (problem is None) == (words is None)
+    if words is not None:
+        assert problem is not None and words in problem
+
+
+def test_a_plan_that_is_faster_is_gone_to() -> None:
+    target = choose_target(RECORD, Residency())
+    assert cost(RECORD, target.placement).seconds < cost(RECORD, SEED).seconds
+    assert not_below(RECORD, target, SEED, Prefer()) == target
+
+
+def test_a_plan_that_is_no_faster_than_the_seed_placement_is_not_gone_to() -> None:
+    """Never below the seed placement: moving for nothing is a risk for nothing."""
+    target = choose_target(RECORD, Residency())
+    as_seed = replace(target, placement=SEED)
+    assert not_below(RECORD, as_seed, target.placement, Prefer()).placement == target.placement
+    assert not_below(RECORD, target, target.placement, Prefer()) == target
+
+
+def test_a_user_who_prefers_it_slower_gets_it_slower() -> None:
+    slower = replace(choose_target(RECORD, Residency()), placement=SEED)
+    assert not_below(RECORD, slower, planned(), Prefer(never_keep=("vae",))) == slower
+    own = Target(SEED, PlacementReason.PINNED)
+    assert not_below(RECORD, own, planned(), Prefer()) == own
