@@ -38,7 +38,7 @@ import tiny_models
 from capped_card import adopt, cap, commit, record_of, say, write
 from predicted_placements import wanted
 from predicted_rows import row, summary
-from stowplan_agent.accelerators import open_accelerator
+from stowplan_agent.accelerators import Accelerator, open_accelerator
 from stowplan_agent.lifecycle.session import Session
 from stowplan_agent.planning import with_device_memory
 from stowplan_api.diffusion_deployment import Shape
@@ -73,13 +73,21 @@ def tiny(chosen: argparse.Namespace) -> Size:
 def main(arguments: list[str] | None = None) -> None:
     chosen = parsed(arguments)
     size = (tiny if chosen.tiny else real)(chosen)
-    accelerator = open_accelerator(size.accelerator, ceiling_bytes=size.card_bytes)
-    cards = tuple(card * size.unit for card in size.cards)
-    with tempfile.TemporaryDirectory() as scratch:
-        pipeline: Any = tiny_models.tiny_wan() if chosen.tiny else real_wan.pipeline(Path(scratch))
+    with tempfile.TemporaryDirectory() as folder:
+        accelerator = open_accelerator(size.accelerator, ceiling_bytes=size.card_bytes)
+        pipeline: Any = tiny_models.tiny_wan() if chosen.tiny else real_wan.pipeline(Path(folder))
         say("pipeline built")
-        cap(accelerator, cards[0])
-        session = adopt(pipeline, accelerator, HOST * size.unit)
+        try:
+            run(pipeline, accelerator, size, chosen)
+        finally:
+            accelerator.close()
+
+
+def run(pipeline: Any, accelerator: Accelerator, size: Size, chosen: argparse.Namespace) -> None:
+    """One watched request, then the rows of every card."""
+    cards = tuple(card * size.unit for card in size.cards)
+    cap(accelerator, cards[0])
+    session = adopt(pipeline, accelerator, HOST * size.unit)
     say("adopted")
     record, reference = record_of(session, size.shape, cards[0], HOST * size.unit, size.reserve_bytes)
     say(f"watched; link: {record.ranks[0].link}")
@@ -98,7 +106,6 @@ def main(arguments: list[str] | None = None) -> None:
         measure(session, size, priced, cards, chosen, reference.digest, document)
     print(json.dumps(summary(document["rows"]), indent=1))
     session.engine.close()
-    accelerator.close()
 
 
 def measure(
