@@ -98,8 +98,10 @@ class HostedPipeline:
             self._forget()
             if not isinstance(error, (torch.OutOfMemoryError, Stopped)):
                 raise
-            # The traceback's frames hold the request's tensors; without them its memory is free at once.
+            # The traceback's frames hold the request's tensors; without them its memory is free at once. Cleared frames
+            # still hold their functions, and these what they close over (torch's calls of modules: their inputs).
             traceback.clear_frames(error.__traceback__)
+            error.__traceback__ = error.__context__ = None
             raise type(error)(*error.args) from None
         return as_frames(getattr(output, "frames", None) if hasattr(output, "frames") else output.images)
 
