@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -23,14 +22,15 @@ from stowplan_operator.differences import would_change
 from stowplan_operator.kinds import CONFIG_MAP, DIFFUSION_DEPLOYMENT, POD, RESIDENCY_PLACEMENT, Json, kind_of
 from stowplan_operator.observed import Observed
 from stowplan_operator.ownership import check_owner
+from stowplan_operator.remembered import Remembered
 from stowplan_operator.render.naming import digest
 from stowplan_operator.starts import StartKeeper
 
 _logger = logging.getLogger(__name__)
 AT_ONCE: Final = 8
 """Writes of one deployment that are under way at the same time."""
-_POSTED_LIMIT: Final = 10_000
-"""Names of Events that need not be posted again by this process."""
+_REMEMBERED: Final = 10_000
+"""Events that need not be posted, and children that need not be applied, again by this process."""
 
 
 @dataclass
@@ -61,8 +61,8 @@ class Writer:
         self._now = now
         self._gate_opened = gate_opened
         self._starts = starts
-        self._settled: dict[tuple[str, str, str], tuple[str, str]] = {}
-        self._posted: OrderedDict[str, None] = OrderedDict()
+        self._settled: Remembered[tuple[str, str, str], tuple[str, str]] = Remembered(_REMEMBERED)
+        self._posted: Remembered[str, None] = Remembered(_REMEMBERED)
 
     async def carry_out(self, decision: Decision) -> Outcome:
         """Write a decision, in its order. Failures are in the outcome; nothing is raised for them."""
@@ -148,7 +148,7 @@ class Writer:
         outcome.writes += 1
         if would_change(write.manifest, applied, Manager.WORKLOAD):
             # The server keeps some value in another spelling (a user's cpu: 0.5 is 500m there); once is enough.
-            self._settled[place] = (digest(write.manifest), _substance(applied))
+            self._settled.put(place, (digest(write.manifest), _substance(applied)))
         for event in write.events:
             await self._event(outcome, event)
 
@@ -182,9 +182,7 @@ class Writer:
         except ApiError as error:
             if error.status != 409:
                 raise
-        self._posted[name] = None
-        while len(self._posted) > _POSTED_LIMIT:
-            self._posted.popitem(last=False)
+        self._posted.put(name, None)
 
     async def _status(self, outcome: Outcome, manifest: Json) -> None:
         applied = await self._client.apply(manifest, Manager.STATUS, "status")

@@ -142,7 +142,10 @@ class Client:
                 0, f"{method} {path}: no answer from the API server ({error or type(error).__name__})"
             ) from None
         if 200 <= answer.status <= 299:
-            result: Json = json.loads(data)
+            try:
+                result: Json = json.loads(data)
+            except ValueError:
+                raise ApiError(0, f"{method} {path}: the answer of the API server was cut short") from None
             return result
         raise _refused(answer.status, data, answer.getheader("Retry-After"))
 

@@ -11,7 +11,6 @@ import asyncio
 import json
 import logging
 import re
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -23,6 +22,7 @@ from stowplan_operator.decide.starts import ProvenStart, StartsToFetch
 from stowplan_operator.kinds import CONFIG_MAP, Json
 from stowplan_operator.observed import Key, Observed
 from stowplan_operator.ownership import check_owner
+from stowplan_operator.remembered import Remembered
 from stowplan_operator.render import stored_starts
 from stowplan_operator.render.naming import recalibration, starts_name
 
@@ -66,7 +66,7 @@ class StartKeeper:
         self._observed = observed
         self._fetch = fetch
         self._running: dict[Key, asyncio.Task[None]] = {}
-        self._attempts: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        self._attempts: Remembered[str, tuple[int, float]] = Remembered(_REMEMBERED)
         """How often a start was asked for, and when last."""
 
     def consider(self, wanted: StartsToFetch) -> None:
@@ -119,15 +119,13 @@ class StartKeeper:
         self._observed.put(CONFIG_MAP, await self._client.apply(manifest, Manager.WORKLOAD))
 
     def _is_due(self, key: Key, start: ProvenStart) -> bool:
-        times, last = self._attempts.get(_id(key, start), (0, 0.0))
+        times, last = self._attempts.get(_id(key, start)) or (0, 0.0)
         return times == 0 or (times < ATTEMPTS and asyncio.get_running_loop().time() >= last + PAUSE)
 
     def _count(self, key: Key, start: ProvenStart) -> None:
         name = _id(key, start)
-        times, _ = self._attempts.pop(name, (0, 0.0))
-        self._attempts[name] = (times + 1, asyncio.get_running_loop().time())
-        while len(self._attempts) > _REMEMBERED:
-            self._attempts.popitem(last=False)
+        times, _ = self._attempts.get(name) or (0, 0.0)
+        self._attempts.put(name, (times + 1, asyncio.get_running_loop().time()))
 
 
 def checked(data: bytes) -> tuple[str, str]:

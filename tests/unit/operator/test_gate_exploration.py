@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from gate_model import Judge, Operator, Report, Rules, World, decided, pods_boots, steps
+from gate_model import decided, pods_boots, steps
+from gate_world import Judge, Operator, Report, Rules, World
 
 from stowplan_operator.decide.gate import Gate, judge
 from stowplan_operator.placement import PlacementView
