@@ -20,7 +20,6 @@ from stowplan_agent.lifecycle.foreseen import Foresight
 from stowplan_agent.lifecycle.probe import Probe, Probed
 from stowplan_agent.lifecycle.session import Session
 from stowplan_agent.lifecycle.shapes import describe, work
-from stowplan_agent.weights import Timeline
 
 MIB = 1 << 20
 
@@ -67,9 +66,7 @@ def test_what_is_foreseen_is_never_more_than_what_is_measured(tiny_wan: Path) ->
         assert isinstance(warmed, Probed) and probe._foresight is not None
         for side, frames in ((64, 5), (64, 13), (128, 9)):
             shape = bounded.model_copy(update={"width": side, "height": side, "frames": frames})
-            card = (
-                session.measure(shape, Timeline()).peak_bytes + MIB
-            )  # the smallest on which it fits beside the margin
+            card = session.watch(shape, link_of(session))[0].peak_bytes + MIB  # it fits beside the margin, just
             roomy = Foresight(session, probe._contract, link_of(session), _machine(session, card))
             # Predictions are within 5 %, on shapes whose prompt has more tokens than their picture.
             assert roomy.shortage(bounded, warmed.watched, shape) <= 0.05 * card, describe(shape)

@@ -19,6 +19,7 @@ from stowplan_agent.calibration import Answers, at_target
 from stowplan_agent.lifecycle.seed import with_pins
 from stowplan_agent.lifecycle.session import Session, timeline_of
 from stowplan_agent.planning import cost
+from stowplan_agent.weights import Timeline
 from stowplan_api.placement import Placement
 from stowplan_api.record import CalibrationRecord
 
@@ -57,6 +58,16 @@ def test_seconds_and_peaks_of_other_placements_are_within_five_percent(
             peak = max(ranks[0] for ranks in predicted.device_bytes)
             assert measured.seconds == pytest.approx(predicted.seconds, rel=0.05), label
             assert measured.peak_bytes == pytest.approx(peak, rel=0.05), label
+
+
+def test_a_watched_request_has_the_peak_and_the_output_of_one_that_is_not(tiny_wan: Path) -> None:
+    shape = shape_of("tiny-wan", 1)
+    with session_of(tiny_wan) as session:
+        watched, _ = session.watch(shape, link_of(session))
+        measured = session.measure(shape, Timeline())
+    # The scheduler keeps a little of the first request.
+    assert watched.peak_bytes == pytest.approx(measured.peak_bytes, abs=1 << 14)
+    assert watched.digest == measured.digest
 
 
 def test_a_start_runs_two_bounded_and_two_short_requests_of_full_shape(

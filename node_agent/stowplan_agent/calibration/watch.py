@@ -40,6 +40,10 @@ class Watch:
     def __init__(self, accelerator: Accelerator, streamed_bytes: Callable[[], int]) -> None:
         """``streamed_bytes`` reads the engine's count of all bytes copied so far."""
         self.intervals: list[WatchedInterval] = []
+        self.peak = 0
+        """The most bytes of the allocator that the request held at once, weights included; known once it has ended."""
+        self.reserved_peak = 0
+        """The most that the allocator took from the device."""
         self._accelerator = accelerator
         self._streamed = streamed_bytes
         self._awaited: Event | None = None
@@ -98,6 +102,7 @@ class Watch:
         elif self._awaited is not None:
             current.waits.append((self._awaited, now))
         current.calls += 1
+        self._note_peaks()
         self._accelerator.reset_peaks()
         self._streamed_before = self._streamed()
 
@@ -108,7 +113,7 @@ class Watch:
         current = self.intervals[-1]
         current.end = self._accelerator.record()
         current.streamed_bytes += self._streamed() - self._streamed_before
-        current.activation_bytes = max(current.activation_bytes, self._accelerator.counters().activation_peak)
+        current.activation_bytes = max(current.activation_bytes, self._note_peaks())
         self._open_gap("between")
 
     def layer_awaited(self, component: str, group: str, layer: int) -> None:
@@ -135,6 +140,13 @@ class Watch:
         gap = self._gap
         assert gap is not None, "a gap is open whenever no component runs"
         gap.end = self._accelerator.record()
-        gap.activation_bytes = self._accelerator.counters().activation_peak
+        gap.activation_bytes = self._note_peaks()
         self._gap = None
         return gap
+
+    def _note_peaks(self) -> int:
+        """Keep the request's own peaks, which are lost whenever an interval's begin; returns that of activations."""
+        counters = self._accelerator.counters()
+        self.peak = max(self.peak, counters.peak)
+        self.reserved_peak = max(self.reserved_peak, counters.reserved_peak)
+        return counters.activation_peak

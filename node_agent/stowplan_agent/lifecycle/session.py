@@ -10,7 +10,7 @@ import gc
 import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stowplan_agent.accelerators import Accelerator
 from stowplan_agent.calibration import Answers, Observation, Rehearsal, Watch, observe
@@ -60,6 +60,8 @@ class Session:
         finally:
             self.engine.observer = None
             self.running = watch.running()
+        outside = self.accelerator.outside_bytes()
+        measured = replace(measured, peak_bytes=watch.peak + outside, reserved_peak_bytes=watch.reserved_peak + outside)
         entries = {entry.name: entry for entry in self.placement().components}
         shares = {part.name: pinned_share(entries[part.name], part) for part in self.engine.describe()}
         return measured, observe(watch.intervals, self.accelerator, link, shares.__getitem__)

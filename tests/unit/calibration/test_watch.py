@@ -122,6 +122,7 @@ def test_activations_are_the_peak_of_each_interval_alone(pipeline: Pipeline) -> 
     watch.finish()
     found = {one.component or one.entry: one.activation_bytes for one in observe(watch.intervals, pipeline.card, LINK)}
     assert found == {"prepare": 0, "text": 5000, "between": 300, "vae": 70, "finish": 9000}
+    assert watch.peak == watch.reserved_peak == 9000
 
 
 def test_weights_are_not_activations_whatever_is_placed(pipeline: Pipeline) -> None:
