@@ -47,3 +47,14 @@ def test_people_get_models_by_the_roles_that_they_have() -> None:
     assert {group for rule in rules for group in rule["apiGroups"]} == {"stowplan.dev"}
     assert not [resource for rule in rules for resource in rule["resources"] if resource.endswith("/status")]
     assert {verb for rule in view["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
+
+
+def test_c4_nothing_stands_between_the_api_server_and_pods() -> None:
+    """With no operator there is no pod that cannot be made or deleted: no webhook, and a policy on one kind of ours."""
+    objects = template()
+    assert not [item["kind"] for item in objects if "Webhook" in item["kind"]]
+    (policy,) = of_kind(objects, "ValidatingAdmissionPolicy")
+    rules = policy["spec"]["matchConstraints"]["resourceRules"]
+    assert [(rule["apiGroups"], rule["resources"]) for rule in rules] == [
+        (["stowplan.dev"], ["residencyplacements/status"])
+    ]

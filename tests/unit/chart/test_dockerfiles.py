@@ -46,6 +46,13 @@ def test_the_image_runs_as_the_user_that_the_pods_run_as(file: str) -> None:
 
 
 @pytest.mark.parametrize("file", FILES)
+def test_a_user_without_an_entry_in_passwd_has_a_name(file: str) -> None:
+    """kopf and torch end with a KeyError otherwise: `getpwuid(): uid not found`."""
+    (environment,) = [rest for word, rest in final(file) if word == "ENV"]
+    assert "LOGNAME=stowplan" in environment.split()
+
+
+@pytest.mark.parametrize("file", FILES)
 def test_the_last_stage_only_copies_what_the_first_installed(file: str) -> None:
     words = [word for word, _ in final(file)]
     assert not {"RUN", "ADD", "ARG", "VOLUME"} & set(words)
