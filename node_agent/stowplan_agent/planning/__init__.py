@@ -10,7 +10,8 @@ from stowplan_agent.planning.moves import moves
 from stowplan_agent.planning.price import cost
 from stowplan_agent.planning.pricelist import costs
 from stowplan_agent.planning.seed import seed_placement
-from stowplan_agent.planning.solver import seconds_by_memory, solve
+from stowplan_agent.planning.sizes import seconds_by_memory
+from stowplan_agent.planning.solver import solve
 
 __all__ = [
     "cost",

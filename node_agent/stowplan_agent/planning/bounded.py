@@ -37,6 +37,8 @@ class Bounded(Incumbent):
         self.between = between
         self.known = np.inf
         """Seconds of a selection in another part of the space: slower ones are of no use."""
+        self.only_faster = False
+        """Whether selections that are as fast as the best so far are of no use either."""
         self.dual = Dual(spaces, frame)
 
     def goal(self) -> float:
@@ -44,8 +46,9 @@ class Bounded(Incumbent):
         return min(self.best, self.known)
 
     def budget(self) -> float:
-        """The most seconds that count as equal to the best so far, and a little for rounding."""
-        return (self.goal() + self.between) * (1 + TOLERANCE + ROUNDING) - self.between
+        """The most seconds that are of use: those that count as equal to the best so far, and a little for rounding."""
+        more = -ROUNDING if self.only_faster else TOLERANCE + ROUNDING
+        return (self.goal() + self.between) * (1 + more) - self.between
 
     def within(self, pools: Sequence[Rows], frames: int | None = None) -> list[Rows]:
         """Only rows that can be part of a selection within the budget in one of so many frames."""

@@ -6,7 +6,10 @@ with both given, components are as independent as without any prefetch, and the 
 (`branches` goes through all ways).
 
 Pins of what is prefetched stay open where that is exact: all ranks load alike, and no more than one component stands
-before its loads. Elsewhere all or nothing of it is pinned, and the proof says so.
+before its loads. Elsewhere all or nothing of it is pinned, and the proof says so where that may lose (`freed`).
+
+Ranks with equal links pin alike, which loses nothing: given when each interval ends, a rank needs no more than the
+fewest pins with which it keeps up, and that is the same choice for all of them.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from stowplan_agent.planning.behind import Behind, Load
 from stowplan_agent.planning.chains import Chain, chains_of, exposed, idle_seconds
 from stowplan_agent.planning.head import HeadSpace
 from stowplan_agent.planning.layout import Layout
-from stowplan_agent.planning.prefetched import EasySpace, Pins, PrefetchSpace, load_by_rank
+from stowplan_agent.planning.prefetched import EasySpace, Pins, PrefetchSpace, is_given, load_by_rank
 from stowplan_agent.planning.price import load_seconds
 from stowplan_agent.planning.space import Space
 from stowplan_agent.planning.table import Floats
@@ -28,18 +31,24 @@ from stowplan_agent.planning.timeline import Timeline
 
 
 class Branch:
-    """The spaces of a record in which the components of ``pins`` are prefetched, and no others."""
+    """The spaces of a record in which the components of ``pins`` are prefetched, and no others.
+
+    ``free`` says that given pins lock nothing (`freed`).
+    """
 
     def __init__(
         self,
         spaces: Sequence[Space],
         timeline: Timeline,
         pins: Mapping[str, Pins],
-        heads: dict[tuple[str, Behind, bool], Space],
+        heads: dict[tuple[str, Behind, bool, bool], Space],
         easy: Mapping[str, Load],
+        *,
+        free: bool = False,
     ) -> None:
         self.plain, self.timeline, self.pins, self._heads = spaces, timeline, dict(pins), heads
         self.easy = {name: load for name, load in easy.items() if name not in pins}
+        self.free = free
         self.of = {space.component.name: space for space in spaces}
         self.early = frozenset(pins)
         """Names of what is prefetched."""
@@ -74,13 +83,14 @@ class Branch:
         for space in self.plain:
             name = space.component.name
             if name in self.pins:
-                found.append(PrefetchSpace(space, self.pins[name], added[name]))
+                free = self.free and is_given(self.pins[name])
+                found.append(PrefetchSpace(space, self.pins[name], added[name], free=free))
                 continue
-            key = (name, behind[name], name in self.easy)
+            key = (name, behind[name], name in self.easy, self.free)
             if key not in self._heads:
                 choice = EasySpace(space, _alone(self.easy[name], space)) if name in self.easy else space
                 follows = behind[name].loads or behind[name].chains
-                self._heads[key] = HeadSpace(choice, behind[name]) if follows else choice
+                self._heads[key] = HeadSpace(choice, behind[name], free=self.free) if follows else choice
             found.append(self._heads[key])
         return tuple(found)
 

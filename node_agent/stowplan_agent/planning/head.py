@@ -11,19 +11,20 @@ from stowplan_agent.planning.behind import Behind
 from stowplan_agent.planning.layout import Layout, layout_of
 from stowplan_agent.planning.price import load_seconds, pass_layers
 from stowplan_agent.planning.ring import copy_seconds
-from stowplan_agent.planning.rows import ELASTIC, OFFLOAD, PREFETCH, Rows, joined
+from stowplan_agent.planning.rows import ELASTIC, LOCKED, OFFLOAD, PREFETCH, Rows, joined
 from stowplan_agent.planning.space import Space
 from stowplan_agent.planning.table import Floats, Ints
 
 
 class HeadSpace(Space):
-    """The rows of a component with the loads that hide behind it."""
+    """The rows of a component with the loads that hide behind it. ``free`` says that pins of an Offload lock nothing
+    where ranks do not load alike."""
 
-    def __init__(self, plain: Space, behind: Behind) -> None:
+    def __init__(self, plain: Space, behind: Behind, *, free: bool = False) -> None:
         super().__init__(plain.visits, plain.frame)
         self.pricer, self.left_out = plain.pricer, plain.left_out
         self.prices, self.current, self.behind = plain.prices, plain.current, behind
-        self.plain = plain
+        self.plain, self.free = plain, free
 
     def whole(self) -> Rows:
         """The rows without layers; pins of an Offload are given where ranks do not load alike."""
@@ -93,12 +94,11 @@ class HeadSpace(Space):
 
     def _given_pins(self) -> list[Rows]:
         """Offload with all of it pinned, and with nothing pinned."""
-        name = self.component.name
-        self.left_out.add(f"{name} is pinned whole or not at all where something is prefetched behind it")
         total, parts = self.component.total_bytes(), []
-        for pinned in (0, total):
+        for pinned in (total,) if self.free else (0, total):
             row = self._entry_row(self.offload((pinned,) * len(self.visits.link_of)), OFFLOAD)
             row.pins[:] = pinned
+            row.bytes[:, LOCKED:] *= not self.free
             parts.append(row)
         return parts
 

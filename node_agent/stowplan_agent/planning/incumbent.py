@@ -105,13 +105,16 @@ class Incumbent:
         """Change one component at a time to what is fastest beside the others, until none gets faster."""
         stale, component = 0, 0
         while stale < len(pools):
-            rest = np.where(self.ledger.largest, -np.inf, 0.0)
-            for other, row in enumerate(self.chosen):
-                if other != component:
-                    rest = self.ledger.joined(rest, self.ledger.columns(row, other)[0])
-            better = self._fastest_beside(rest, pools[component], component)
-            stale = 0 if better else stale + 1
+            stale = 0 if self.moved(pools[component], component) else stale + 1
             component = (component + 1) % len(pools)
+
+    def moved(self, rows: Rows, component: int) -> bool:
+        """Change one component to the fastest of ``rows`` beside the others; whether that is faster than before."""
+        rest = np.where(self.ledger.largest, -np.inf, 0.0)
+        for other, row in enumerate(self.chosen):
+            if other != component:
+                rest = self.ledger.joined(rest, self.ledger.columns(row, other)[0])
+        return self._fastest_beside(rest, rows, component)
 
     def _fastest_beside(self, rest: Floats, rows: Rows, component: int) -> bool:
         space = self.spaces[component]

@@ -19,6 +19,8 @@ from stowplan_agent.planning.table import Bools, Floats, Ints
 
 AT_ONCE: Final = 1 << 18
 """Pairs of a label and a row that are looked at together."""
+SORTED: Final = 1 << 14
+"""Pairs from which it takes less time to sort both and look at a part of them."""
 FEW_AT_ONCE: Final = 1 << 12
 """The same, where a few selections do."""
 MOST_COMPARED: Final = 6000
@@ -35,6 +37,10 @@ class Front(NamedTuple):
     least: Floats
     """The least of each column."""
     least_spent: float
+
+    def take(self, order: Ints) -> Front:
+        """The rows in another order."""
+        return self._replace(rows=self.rows[order], table=self.table[order], spent=self.spent[order])
 
 
 class Merge:
@@ -124,16 +130,27 @@ class Merge:
 
     def _added(self, labels: Labels, front: Front, allowed: float, rest: Floats, enough: int | None) -> Labels:
         """Labels with one component more, within limits beside ``rest``; cheap questions first."""
-        ledger, table, spent = self.ledger, front.table, front.spent
-        last = ledger.times.stop - 1
+        ledger, last = self.ledger, self.ledger.times.stop - 1
         room = self.most - rest[last]
-        parts: list[Labels] = []
-        step = max(1, (AT_ONCE if enough is None else FEW_AT_ONCE) // max(len(front.rows), 1))
-        for begin in range(0, max(len(labels), 1), step):
-            few = labels.take(np.arange(begin, min(begin + step, len(labels))))
-            mask = ledger.paired(few.columns, table, rest)
-            mask &= few.spent[:, None] <= allowed - spent
+        ends = np.full(len(labels), len(front.rows))
+        if len(labels) * len(front.rows) > SORTED:
+            sums = [(labels.spent, front.spent, allowed), (labels.columns[:, last], front.table[:, last], room)]
+            if ledger.frame.host_scarce:
+                sums.append((labels.columns[:, 2], front.table[:, 2], ledger.frame.host - rest[2]))
+            ones, others, most = min(sums, key=lambda one: _pairs(*one))
+            # Sorted by one sum, what is too much for the least label is too much for all that follow it.
+            labels, front = labels.take(np.argsort(ones, kind="stable")), front.take(np.argsort(others, kind="stable"))
+            ends = np.searchsorted(np.sort(others), most - np.sort(ones), side="right")
+        nothing = np.zeros((0, labels.rows.shape[1] + 1), dtype=np.int64)
+        parts = [Labels(labels.columns[:0], nothing, labels.spent[:0])]
+        begin, at_once = 0, AT_ONCE if enough is None else FEW_AT_ONCE
+        while begin < len(labels) and ends[begin]:
+            table, spent = front.table[: ends[begin]], front.spent[: ends[begin]]
+            few = labels.take(np.arange(begin, min(begin + max(1, at_once // len(spent)), len(labels))))
+            begin += len(few)
+            mask = few.spent[:, None] <= allowed - spent
             mask &= few.columns[:, last, None] + table[:, last] <= room
+            mask &= ledger.paired(few.columns, table, rest)
             one, column = np.nonzero(mask)
             columns = ledger.joined(few.columns[one], table[column])
             fit = ledger.fit(ledger.joined(columns, rest))
@@ -143,3 +160,8 @@ class Merge:
             if enough is not None and sum(map(len, parts)) >= enough:
                 break
         return Labels(*(np.concatenate([getattr(part, one) for part in parts]) for one in ("columns", "rows", "spent")))
+
+
+def _pairs(ones: Floats, others: Floats, most: float) -> int:
+    """Pairs whose sum is no more than ``most``."""
+    return int(np.searchsorted(np.sort(others), most - ones, side="right").sum())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from itertools import product
+from typing import Final
 
 import numpy as np
 
@@ -14,8 +15,9 @@ from stowplan_agent.planning.space import Space
 from stowplan_agent.planning.table import Floats
 from stowplan_agent.planning.timeline import Timeline
 
-Pins = Literal["Open", "All", "Nothing", "Current"]
-"""Pinned bytes of what is prefetched: still to be chosen, the same on all ranks; or given."""
+Pins = str
+"""Pinned bytes of what is prefetched: ``Open`` is still to be chosen, the same on all ranks; ``Current`` is that of the
+current entry; ``All`` and ``Nothing`` are given; and so is one character a link class, 1 for all and 0 for nothing."""
 GIVEN: Final[tuple[Pins, ...]] = ("All", "Nothing")
 MOST_SLOPES: Final = 16
 """Sums of shares up to which pins stay open."""
@@ -25,13 +27,13 @@ SAME: Final = 12
 
 class PrefetchSpace(Space):
     """The row of a component that is prefetched. ``added`` are seconds by price: of its loads, as far as they do not
-    depend on another component."""
+    depend on another component. ``free`` says that its pins lock nothing."""
 
-    def __init__(self, plain: Space, pins: Pins, added: Floats) -> None:
+    def __init__(self, plain: Space, pins: Pins, added: Floats, *, free: bool = False) -> None:
         super().__init__(plain.visits, plain.frame)
         self.pricer, self.left_out = plain.pricer, plain.left_out
         self.prices, self.current = plain.prices, plain.current
-        self.pinned_by, self.added = pins, added
+        self.pinned_by, self.added, self.free = pins, added, free
 
     def whole(self) -> Rows:
         """The one row."""
@@ -41,10 +43,10 @@ class PrefetchSpace(Space):
             row.times[0] = run + self.added
             return row
         total = self.component.total_bytes()
-        pins = np.full(len(self.visits.links), total if self.pinned_by == "All" else 0, dtype=np.int64)
+        pins = np.array([total * one for one in pinned(self.pinned_by, len(self.visits.links))], dtype=np.int64)
         held = np.zeros((1, LOCKED + len(self.frame.pinnable)))
         held[0, OWN] = held[0, HOST] = total
-        held[0, LOCKED:] = self.frame.ranks_of @ pins
+        held[0, LOCKED:] = 0.0 if self.free else self.frame.ranks_of @ pins
         row = self._single(held, run, PREFETCH if self.pinned_by == "Open" else PREFETCH_PINNED, pins)
         row.times[0] += self.added
         return row
@@ -133,11 +135,30 @@ def slopes(space: Space) -> list[float] | None:
     return [one / rate for one in sums if rate and one]
 
 
+def is_given(pins: Pins) -> bool:
+    """Whether pins are neither open nor those of the current entry."""
+    return pins not in ("Open", "Current")
+
+
+def pinned(pins: Pins, links: int) -> tuple[bool, ...]:
+    """Whether all is pinned, by link class."""
+    if is_given(pins) and pins not in GIVEN:
+        return tuple(one == "1" for one in pins)
+    return (pins == "All",) * links
+
+
+def mixed(links: int) -> list[Pins]:
+    """All given pins of some link classes and not of others."""
+    every = ["".join(each) for each in product("10", repeat=links)]
+    return every[1:-1]
+
+
 def load_by_rank(space: Space, pins: Pins) -> tuple[float, ...]:
     """Seconds of a load on each rank, with given pins; with open ones, those of a load with the fewest."""
     ranks = range(len(space.visits.link_of))
     entry = space.current if pins == "Current" else None
     if entry is None:
-        entry = space.offload((space.component.total_bytes() if pins == "All" else 0,) * len(ranks), prefetch=True)
+        given = [space.component.total_bytes() * one for one in pinned(pins, len(space.visits.links))]
+        entry = space.offload(tuple(given[link] for link in space.visits.link_of), prefetch=True)
     layout = layout_of(space.component, entry, len(ranks))
     return tuple(load_seconds(layout, rank, space.visits.links[space.visits.link_of[rank]]) for rank in ranks)

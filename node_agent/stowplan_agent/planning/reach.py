@@ -15,11 +15,12 @@ import numpy as np
 
 from stowplan_agent.planning.choice import Ties
 from stowplan_agent.planning.frame import Frame
+from stowplan_agent.planning.greedy import gained
 from stowplan_agent.planning.labels import Labels, Ledger
 from stowplan_agent.planning.pareto import undominated
 from stowplan_agent.planning.rows import CURRENT, Rows, distinct, joined
 from stowplan_agent.planning.search import Search
-from stowplan_agent.planning.table import Floats
+from stowplan_agent.planning.table import Floats, Ints
 from stowplan_agent.planning.underway import UnderWay
 from stowplan_api.placement import Placement
 
@@ -77,14 +78,17 @@ class Reach:
         return min(placements, key=lambda one: one.canonical())
 
     def _ledger(self) -> Ledger:
-        frame, prices = self.search.frame, self.spaces[0].prices
-        return UnderWay(frame, prices) if self.frames else Ledger(frame, prices, locked=True)
+        given = self.search.frame, self.spaces[0].prices
+        return UnderWay(*given) if self.frames else Ledger(*given, locked=True)
 
     def _start(self) -> float:
-        """Seconds of the current placement if it is within limits: reached without a move."""
+        """Seconds of the current placement if it is within limits, or of an end of moves that is quickly found."""
         ledger = self.search.ledger
         now = self._beside(ledger, 0)[None, :]
-        return float(ledger.seconds(now)[0]) if bool(ledger.fit(now)[0]) else np.inf
+        if not bool(ledger.fit(now)[0]):
+            return np.inf
+        seconds = float(ledger.seconds(now)[0])
+        return seconds if self.frames else gained(self.search, self.current, seconds)
 
     def _pools(self) -> list[Rows]:
         """Rows that are fast enough and fit beside the smallest of all others, exactly priced."""
@@ -94,12 +98,12 @@ class Reach:
         while True:
             pools = search.within(pools) if np.isfinite(search.goal()) else pools
             pools = [self._that_fit(ledger, pools, c) for c in range(len(pools))]
-            if any(rows.open.any() for rows in pools):
-                pools = [space.opened(rows) for space, rows in zip(self.spaces, pools, strict=True)]
-            elif not all(rows.priced.all() for rows in pools):
-                pools = [search.some(rows, c, self.spaces[c].priced, ~rows.priced) for c, rows in enumerate(pools)]
-            else:
+            if all(rows.priced.all() for rows in pools):
                 break
+            still_open = any(rows.open.any() for rows in pools)
+            pools = [
+                s.opened(rows) if still_open else s.priced(rows) for s, rows in zip(self.spaces, pools, strict=True)
+            ]
         pools = [space.gridded(rows) if scarce else rows for space, rows in zip(self.spaces, pools, strict=True)]
         return [rows.take(rows.shape != CURRENT) for rows in pools]
 
@@ -136,10 +140,9 @@ class Reach:
         tables = [ledger.columns(rows, c) for c, rows in enumerate(pools)]
         fronts = [undominated(table[:, ledger.judged]) for table in tables]
         quickest = [
-            min(float(table[:, ledger.times][:, -1].min(initial=np.inf)),
-                float(ledger.columns(self.current[c], c)[0, ledger.times][-1]))
-            for c, table in enumerate(tables)
-        ]  # fmt: skip
+            min(float(each[:, ledger.times][:, -1].min(initial=np.inf)) for each in (table, ledger.columns(now, c)))
+            for c, (table, now) in enumerate(zip(tables, self.current, strict=True))
+        ]
         most = min(budget, self.search.budget())
         nothing = np.where(ledger.largest, -np.inf, 0.0)[None, :]
         sets = {0: Labels(nothing, np.full((1, count), UNMOVED), np.zeros(1))}
@@ -153,8 +156,7 @@ class Reach:
             sets[moved] = labels
             full = ledger.joined(labels.columns, self._beside(ledger, moved))
             good = ledger.fit(full) & np.isfinite(ledger.needed(full, budget)) if budget < np.inf else ledger.fit(full)
-            whole = Labels(full, labels.rows, labels.spent)
-            found += [(whole, int(one)) for one in np.flatnonzero(good)]
+            found += [(Labels(full, labels.rows, labels.spent), int(one)) for one in np.flatnonzero(good)]
         return found
 
     def _set(
@@ -162,7 +164,7 @@ class Reach:
         ledger: Ledger,
         sets: dict[int, Labels],
         tables: Sequence[Floats],
-        fronts: Sequence[np.ndarray[tuple[int], np.dtype[np.int64]]],
+        fronts: Sequence[Ints],
         quickest: Sequence[float],
         moved: int,
         most: float,

@@ -11,6 +11,7 @@ import numpy as np
 
 from stowplan_agent.planning.branches import Branches, BranchSearch
 from stowplan_agent.planning.choice import preferred
+from stowplan_agent.planning.freed import left_out
 from stowplan_agent.planning.hoped import Hoped, frames_on_the_way
 from stowplan_agent.planning.reach import Reach
 from stowplan_agent.planning.search import Search
@@ -34,6 +35,8 @@ def reachable(branches: Branches, plain: Search) -> tuple[Placement, float] | No
             break
         if branch.early not in early:
             continue
+        if plain.frame.pins_scarce:
+            left_out(branch)
         search = BranchSearch(branch, setting.frame_with(setting.record, branch.early), setting.between)
         search.known, search.dual.vector = best, vector
         reach = Reach(search, frames_on_the_way(branches, branch.early))

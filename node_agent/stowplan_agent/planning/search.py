@@ -1,56 +1,44 @@
 """The fastest selection within limits, with its proof.
 
 Three tools, each lossless, take turns until nothing is left to rule out: the bound of `dual` drops rows that cannot be
-part of anything as fast as the best selection known; what is left is opened to all its pins and priced exactly; and
-`labels` finds better selections, and in the end the best one. The proof is that no label within the budget is left.
+part of anything as fast as the best selection known; what is left is opened to all its pins; and `thorough` goes
+through what bounds leave, priced exactly. The proof is that no label within the budget is left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Final
 
 import numpy as np
 
-from stowplan_agent.planning.bounded import Bounded
 from stowplan_agent.planning.dual import sampled
 from stowplan_agent.planning.frame import Frame, loosest
-from stowplan_agent.planning.labels import Labels, start
 from stowplan_agent.planning.leaf import Leaf
-from stowplan_agent.planning.pareto import undominated
-from stowplan_agent.planning.rows import HOST, Rows, distinct, joined
+from stowplan_agent.planning.rows import HOST, Rows
 from stowplan_agent.planning.space import Space
-from stowplan_agent.planning.table import Bools, Floats
+from stowplan_agent.planning.table import Floats
+from stowplan_agent.planning.thorough import MOST_PAIRS, Thorough
 
-ALSO: Final = 60
-"""Rows that are priced together with those that are the best by their bounds."""
-MOST_AT_ONCE: Final = 1000
-"""Rows of a component that are opened or priced before bounds are looked at again."""
 FORKS: Final = 3
 """Rows up to which a component is decided first, row by row, where the bound is not sharp."""
 LONG: Final = 10_000
 """Rows of which it pays to look for a fast selection among a few first."""
 MUCH: Final = 300_000
 """Pairs of rows of the two longest components from which a look pays even if a fast selection is known elsewhere."""
-HANDFUL: Final = 8
-"""Rows of a component that are not looked at one by one."""
-MANY: Final = 100
-"""Rows of a component of which it pays to rule out those that priced ones are better than."""
-FEW_PAIRS: Final = 1_000_000
-"""The same up to which each row is asked for a selection that it is part of."""
-MOST_PAIRS: Final = 10_000_000
-"""Selections of the three largest components up to which a part is not split."""
 
 
-class Search(Bounded):
+class Search(Thorough):
     """The search for the fastest selection of one frame."""
 
     def __init__(self, spaces: Sequence[Space], frame: Frame, between: float, also: Sequence[Frame] = ()) -> None:
         super().__init__(spaces, frame, between, also)
+        self.begun = False
+        """Whether it began with the fastest selection that was quickly found, and not with one from elsewhere."""
         self.leaves: list[Leaf] = []
         self.wide: list[Rows] | None = []
-        """Rows that can be part of a best selection in one of these frames, exactly priced; None if it took parts."""
+        """Rows that can be part of a best selection in one of these frames; None if it took parts."""
 
     def run(self, known: Sequence[Rows] = ()) -> bool:
         """Find the fastest selection, and all parts of the space with something as fast; False if nothing fits.
@@ -64,6 +52,7 @@ class Search(Bounded):
         pools = self.possible(pools, self.budget(), loose)
         if not all(map(len, pools)):
             return True
+        self.begun = True
         few = [rows.take(sampled(self.dual, rows, c)) for c, rows in enumerate(pools)]
         self.descend(few)
         if sum(map(len, pools)) > LONG:
@@ -126,8 +115,10 @@ class Search(Bounded):
         while True:
             if not all(map(len, pools)):
                 return
-            few = [rows.take(sampled(self.dual, rows, c)) for c, rows in enumerate(pools)]
-            self.dual.search(few, self.goal())
+            still_open = any(rows.open.any() for rows in pools)
+            if still_open or not self.few(pools):
+                few = [rows.take(sampled(self.dual, rows, c)) for c, rows in enumerate(pools)]
+                self.dual.search(few, self.goal())
             pools = self.within(pools)
             if not all(map(len, pools)):
                 return
@@ -140,49 +131,19 @@ class Search(Bounded):
             pools = [self.some(rows, c, self.spaces[c].opened, rows.open) for c, rows in enumerate(pools)]
         self.wide, pools = pools, self.within(pools, frames=1)
         split = [c for c, rows in enumerate(pools) if 1 < len(rows) <= FORKS]
-        if split and self._pairs(pools) > MOST_PAIRS:
+        if split and self.pairs(pools) > MOST_PAIRS:
             self._fork(pools, max(split, key=lambda c: float(np.ptp(pools[c].bytes[:, :HOST].sum(axis=1)))))
             return
-        pools, labels = self._gone_through(pools)
+        pools, labels = self.gone_through(pools)
         if len(labels):
             self.leaves.append(Leaf(pools, self.dual, self.dual.vector, labels))
 
-    def _gone_through(self, pools: list[Rows]) -> tuple[list[Rows], Labels]:
-        """The selections of these rows, exact: rows are priced where bounds alone leave them in one."""
-        if all(map(len, pools)) and prod(sorted(map(len, pools))[-3:]) <= FEW_PAIRS:
-            kept = self.merging(pools).completed(HANDFUL)
-            pools = [rows.take(index) for rows, index in zip(pools, kept, strict=True)]
-        while True:
-            if not all(map(len, pools)):
-                return pools, start(self.ledger).take(np.zeros(0, dtype=np.int64))
-            labels = self.merge(pools)
-            used = [distinct(labels.rows[:, c]) for c in range(len(pools))]
-            todo = [index[~rows.priced[index]] for index, rows in zip(used, pools, strict=True)]
-            exact = np.logical_and.reduce([rows.priced[labels.rows[:, c]] for c, rows in enumerate(pools)])
-            better = self.take(pools, labels.take(exact))
-            if not any(map(len, todo)):
-                return pools, labels
-            for space, rows, index in zip(self.spaces, pools, todo, strict=True):
-                if len(index):
-                    part = space.priced(rows.take(index))
-                    rows.times[index], rows.priced[index] = part.times, True
-            pools = [self.uncovered(rows, c) if len(rows) > MANY else rows for c, rows in enumerate(pools)]
-            if better:
-                pools = self.within(pools, frames=1)
-
     def _worth_a_look(self, pools: Sequence[Rows]) -> bool:
         """Whether to look for a fast selection first: not where one is known that is as fast as the bound; and where
-        one is known elsewhere, only if much is left."""
-        if self.known < np.inf:
-            return prod(sorted(map(len, pools))[-2:]) > MUCH
-        return not self.sharp(pools)
-
-    def _pairs(self, pools: Sequence[Rows]) -> int:
-        """Selections of the three largest components, at most."""
-        most = prod(sorted(map(len, pools))[-3:])
-        if most <= MOST_PAIRS:
-            return most
-        return prod(sorted(len(self.front(rows, c)) for c, rows in enumerate(pools))[-3:])
+        nothing fast is expected, only if much is left."""
+        if self.begun:
+            return not self.sharp(pools)
+        return prod(sorted(map(len, pools))[-2:]) > MUCH
 
     def _fork(self, pools: Sequence[Rows], component: int) -> None:
         """Search the part once with each row of one component, the cheapest first."""
@@ -191,20 +152,3 @@ class Search(Bounded):
             self.dual.vector = vector
             self._part([*pools[:component], rows.take(np.array([row])), *pools[component + 1 :]])
         self.wide = None
-
-    def some(self, rows: Rows, component: int, change: Callable[[Rows], Rows], mask: Bools) -> Rows:
-        """Change the rows of ``mask`` that are the best by their bounds, and no more at once than can be afforded."""
-        todo = np.flatnonzero(mask)
-        if not len(todo):
-            return rows
-        few = rows.take(todo)
-        order = np.argsort(self.dual.reduced(few, component), kind="stable")
-        if not rows.open[todo[0]]:
-            front = undominated(self.ledger.columns(few, component)[:, self.ledger.judged])
-            order = distinct(np.concatenate([order[:ALSO], front]))
-        todo = todo[order[:MOST_AT_ONCE]]
-        chosen = np.zeros(len(rows), dtype=np.bool_)
-        chosen[todo] = True
-        if rows.open[todo[0]]:
-            chosen = rows.open & np.isin(rows.shape, rows.shape[todo])
-        return joined([change(rows.take(chosen)), rows.take(~chosen)])

@@ -42,8 +42,9 @@ class Setting:
 
     early: tuple[str, ...]
     """Components of which a prefetch may gain something."""
-    heads: dict[tuple[str, Behind, bool], Space] = field(default_factory=dict)
-    """Spaces of components by what is prefetched behind them, and whether they may be prefetched."""
+    heads: dict[tuple[str, Behind, bool, bool], Space] = field(default_factory=dict)
+    """Spaces of components by what is prefetched behind them, whether they may be prefetched, and whether pins are free
+    (`freed`)."""
 
     def space(self, name: str) -> Space:
         """The space of one component."""

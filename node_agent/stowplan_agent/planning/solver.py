@@ -8,13 +8,12 @@ safe moves lead to (`reach`), prices the winner again with `cost`, and explains 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 from typing import Any, Final
 
 from stowplan_agent.planning.bounded import TOLERANCE
 from stowplan_agent.planning.branches import Branches, Searched
 from stowplan_agent.planning.choice import best_of
-from stowplan_agent.planning.limits import GIB, with_device_memory
+from stowplan_agent.planning.limits import GIB
 from stowplan_agent.planning.moves import moves
 from stowplan_agent.planning.price import cost
 from stowplan_agent.planning.reachable import reachable
@@ -74,21 +73,6 @@ def solve(record: CalibrationRecord, *, current: Placement | None = None) -> Pla
         worth=_worth(branches, found, free, *more),
         moves=(moves(record, current, chosen) or ()) if current is not None else (),
     )
-
-
-def seconds_by_memory(record: CalibrationRecord, sizes: Iterable[int]) -> dict[int, float | None]:
-    """Seconds of the best placement on cards of each of ``sizes`` bytes; None where none fits.
-
-    What is priced for one card is known for all, so this is much faster than as many plans.
-    """
-    branches = Branches(setting_of(record))
-    return {size: _fastest(branches, with_device_memory(record, size)) for size in sizes}
-
-
-def _fastest(branches: Branches, record: CalibrationRecord) -> float | None:
-    """Seconds of the best placement."""
-    found = branches.searched(record)
-    return found.best + branches.setting.between if found else None
 
 
 def _proof(setting: Setting) -> dict[str, Any]:

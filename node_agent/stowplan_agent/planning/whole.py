@@ -73,11 +73,13 @@ class WholeEntries:
         """The Offload entry with so many bytes pinned on each rank."""
         return ComponentPlacement(name=self.component.name, mode="Offload", prefetch=prefetch, pinned_bytes=pinned)
 
-    def gridded(self, rows: Rows) -> Rows:
-        """The rows with an elastic one replaced by a few hundred choices of its pins."""
+    def gridded(self, rows: Rows, *, proves: bool = True) -> Rows:
+        """The rows with an elastic one replaced by a few hundred choices of its pins; ``proves`` says that others are
+        then left out of a proof."""
         if not bool((rows.shape == ELASTIC).any()):
             return rows
-        self.left_out.add(f"{self.component.name} is pinned in {GRID}ths, for it must be reached by moves")
+        if proves:
+            self.left_out.add(f"{self.component.name} is pinned in {GRID}ths, for it must be reached by moves")
         return joined([rows.take(rows.shape != ELASTIC), self._grid()])
 
     def _grid(self) -> Rows:

@@ -7,7 +7,7 @@ import random
 import pytest
 from agreement import check_agreement
 from brute import placements
-from early_records import early_record
+from early_records import early_record, unlike
 from examples import placed
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,6 +24,17 @@ chance = st.randoms(use_true_random=False)
 @given(chance)
 def test_agrees_with_brute_force(choose: random.Random) -> None:
     check_agreement(early_record(choose))
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(chance)
+def test_nothing_better_is_left_out_unsaid_on_ranks_of_unlike_links(choose: random.Random) -> None:
+    record = unlike(early_record(choose, ranks=2, count=2, tight=choose.choice(["pins", "all"])))
+    plan, least = solve(record), best(record)
+    said = any("not at all" in reason for reason in plan.proof["leftOut"])
+    assert (plan.cost is None) == (least is None)
+    if plan.cost is not None and least is not None and not said:
+        assert plan.cost.seconds <= least * (1 + 1.1 * TOLERANCE)
 
 
 @settings(max_examples=120, deadline=None, derandomize=True)
