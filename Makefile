@@ -2,9 +2,10 @@
 # make test       sets up everything and passes the tests
 # make lint       ruff, mypy strict, import contracts
 # make manifests  writes what is generated: the CRDs, their templates in the chart, charts/install.yaml
+# make images     builds the operator's image with buildah and runs it on the local cluster (some minutes)
 # make demo-down  removes what the demo made: objects, cluster, links, mounts
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-down test lint manifests clean
+.PHONY: help setup demo demo-down test lint manifests images clean
 SHELL := /bin/bash
 export OMP_NUM_THREADS ?= 1
 PYTHON ?= python3
@@ -41,6 +42,9 @@ test: setup lint
 manifests: setup
 	@$(BIN)/python -m stowplan_api
 	@PYTHONPATH=tests $(BIN)/python -m localcluster.install_manifest
+
+images: setup
+	@STOWPLAN_IMAGES=1 $(BIN)/python -m pytest tests/cluster/test_images.py
 
 clean:
 	rm -rf .venv build .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
