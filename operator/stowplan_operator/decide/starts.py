@@ -61,7 +61,12 @@ def voided_starts(dd: Json, existing: Json | None) -> Json | None:
     """
     if existing is None or _annotations(existing).get(ANNOTATION_RECALIBRATE, "") == recalibration(dd):
         return None
-    return stored_starts(dd, {}, "")
+    owners = {ref.get("uid") for ref in existing["metadata"].get("ownerReferences") or ()}
+    if dd["metadata"]["uid"] not in owners:
+        return None  # Somebody else's, of our name: not ours to empty, and agents use nothing that does not fit.
+    manifest = stored_starts(dd, {}, "")
+    manifest["metadata"]["uid"] = existing["metadata"]["uid"]
+    return manifest
 
 
 def _proven(judged: JudgedPod, port: int) -> ProvenStart | None:

@@ -29,6 +29,7 @@ def kept(dd: Json, stored_by: str = "", recalibrate: str = "") -> Json:
         "uid": "starts-uid",
         "resourceVersion": "1",
         "labels": {"stowplan.dev/deployment": dd["metadata"]["name"]},
+        "ownerReferences": [{"kind": dd["kind"], "name": dd["metadata"]["name"], "uid": dd["metadata"]["uid"]}],
         "annotations": {key: value for key, value in annotations.items() if value},
     }
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
@@ -88,6 +89,13 @@ def test_a_recalibration_makes_new_pods_and_voids_what_is_kept_first() -> None:
     assert decision.voided_starts is not None
     assert "data" not in decision.voided_starts
     assert decision.voided_starts["metadata"]["annotations"] == {ANNOTATION_RECALIBRATE: "monday"}
+
+
+def test_a_config_map_of_somebody_else_is_not_emptied() -> None:
+    before, after = asking(""), asking("monday")
+    theirs = kept(before, "stamp")
+    theirs["metadata"]["ownerReferences"] = []
+    assert decided(after, *running(before, pod(before))[1:], proven_start(), theirs).voided_starts is None
 
 
 def test_its_echo_comes_when_every_pod_has_done_it_and_stays_when_the_annotation_goes() -> None:
