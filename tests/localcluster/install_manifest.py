@@ -19,7 +19,8 @@ HEADER = """\
 #
 #     kubectl apply --server-side -f charts/install.yaml
 #
-# `kubectl delete -f` of this file deletes the CustomResourceDefinitions too, and with them every DiffusionDeployment.
+# `kubectl delete -f` of this file deletes the CustomResourceDefinitions too, and with them every DiffusionDeployment:
+# delete those first, `kubectl delete dd --all --all-namespaces`, or their pods may be left behind.
 """
 FIRST = ("CustomResourceDefinition", "ServiceAccount")
 OF_HELM = {"app.kubernetes.io/managed-by", "helm.sh/chart", "helm.sh/resource-policy"}

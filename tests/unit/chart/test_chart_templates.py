@@ -153,7 +153,7 @@ def test_definitions_may_come_from_elsewhere() -> None:
 def test_the_notes_say_the_next_command_and_what_is_dangerous() -> None:
     assert "rollout status deployment/stowplan-operator" in notes()
     assert "kubectl apply -f examples/" in notes()
-    assert "deletes every DiffusionDeployment" in notes({"crds": {"keep": False}})
+    assert "kubectl delete dd --all --all-namespaces" in notes({"crds": {"keep": False}})
     assert "may open the gate of another pod" in notes({"admissionPolicy": {"enabled": False}})
 
 
