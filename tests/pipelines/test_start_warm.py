@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,6 @@ from stowplan_agent.lifecycle.phases import Outcome
 from stowplan_agent.lifecycle.switch import KillSwitch
 from stowplan_agent.lifecycle.warm_start import Store, StoredStart
 from stowplan_agent.lifecycle.warm_start import key as keys
-from stowplan_agent.transaction import Measured
 from stowplan_api.residency_placement import Phase
 
 COLD = ["Inventory", "Load", "Warm", "Probe", "WarmAgain", "Solve", "Apply", "Validate"]
@@ -32,7 +30,6 @@ class Earlier:
     output: bytes
     placement: str
     weights: int
-    peak: float | None
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +42,7 @@ def earlier(tiny_wan: Path, tmp_path_factory: pytest.TempPathFactory) -> Earlier
         assert started.condition("Calibrated").message.endswith(f"; {records} has no stored start of this model")
         (file,) = records.iterdir()
         placement = started.startup.prepared.session.placement().canonical()
-        peak = started.metric("measured_peak_bytes")
-        return Earlier(
-            tiny_wan, file.read_text(), file.name, started.output(), placement, started.weights_on_device(), peak
-        )
+        return Earlier(tiny_wan, file.read_text(), file.name, started.output(), placement, started.weights_on_device())
     finally:
         started.startup.close()
 
@@ -188,16 +182,6 @@ def test_other_limits_or_another_workload_are_another_fingerprint(
     assert f"with another {fact} (" in until("Inventory", **more).condition("Calibrated").message
 
 
-def test_an_unreadable_directory_is_a_reason(until: Callable[..., Start], monkeypatch: pytest.MonkeyPatch) -> None:
-    def denied(*_: object, **__: object) -> object:
-        raise PermissionError(13, "Permission denied")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("stowplan_agent.lifecycle.warm_start.store._text", denied)
-        started = until("Inventory")
-    assert "cannot be read (Permission denied)" in started.condition("Calibrated").message
-
-
 def test_what_does_not_fit_this_pod_any_more_is_not_even_loaded(until: Callable[..., Start], records: Path) -> None:
     def grown(start: StoredStart) -> StoredStart:
         intervals = tuple(
@@ -312,46 +296,3 @@ def test_the_switch_thrown_while_a_stored_start_is_tried(until: Callable[..., St
     switch.throw()
     assert startup.warm_start.warm() is Outcome.DONE
     assert startup.preparation.session.placement() == startup.preparation.loaded.seed
-
-
-def test_a_full_disk_does_not_fail_the_start_that_would_have_kept(
-    tiny_wan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object, **__: object) -> object:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("stowplan_agent.lifecycle.warm_start.store.os.fsync", full)
-    started = start(settings_into(tiny_wan, tmp_path / "records", shapes=["32x32x1@1"]))
-    try:
-        assert started.phase == "Ready"
-        assert list((tmp_path / "records").iterdir()) == []
-        document = started.startup.warm_start.stored
-        assert document is not None  # for whoever asks over HTTP
-        assert json.loads(document.text())["fingerprint"] == document.fingerprint
-
-        # What does not repeat itself is no reference for another start.
-        warm_start, prepared = started.startup.warm_start, started.startup.prepared
-        warm_start.stored = None
-        other = Measured("0" * 64, prepared.reference.seconds, 1, 1)
-        warm_start.keep(started.status.plan, other)
-        assert warm_start.stored is None
-    finally:
-        started.startup.close()
-
-
-def test_a_rolled_back_and_a_static_start_leave_nothing(tiny_wan: Path, tmp_path: Path) -> None:
-    records = tmp_path / "records"
-    for more in ({"faults": "validate.seconds"}, {"spec": {"residency": {"mode": "Static"}}}):
-        started = start(settings_into(tiny_wan, records, shapes=["32x32x1@1"], **more))
-        started.startup.close()
-        assert started.phase in ("RolledBack", "Ready")
-        assert not records.exists()
-
-
-def test_without_a_directory_nothing_is_stored_and_nothing_more_is_run(tiny_wan: Path) -> None:
-    started = start(settings_of(tiny_wan, "40Mi", shapes=["32x32x1@1"]))
-    try:
-        assert started.startup.warm_start.stored is None
-        assert started.startup.prepared.step_calls == ()
-    finally:
-        started.startup.close()
