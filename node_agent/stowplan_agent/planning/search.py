@@ -8,7 +8,6 @@ through what bounds leave, priced exactly. The proof is that no label within the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import Final
 
 import numpy as np
@@ -25,8 +24,6 @@ FORKS: Final = 3
 """Rows up to which a component is decided first, row by row, where the bound is not sharp."""
 LONG: Final = 10_000
 """Rows of which it pays to look for a fast selection among a few first."""
-MUCH: Final = 300_000
-"""Pairs of rows of the two longest components from which a look pays even if a fast selection is known elsewhere."""
 
 
 class Search(Thorough):
@@ -34,8 +31,6 @@ class Search(Thorough):
 
     def __init__(self, spaces: Sequence[Space], frame: Frame, between: float, also: Sequence[Frame] = ()) -> None:
         super().__init__(spaces, frame, between, also)
-        self.begun = False
-        """Whether it began with the fastest selection that was quickly found, and not with one from elsewhere."""
         self.leaves: list[Leaf] = []
         self.wide: list[Rows] | None = []
         """Rows that can be part of a best selection in one of these frames; None if it took parts."""
@@ -123,7 +118,7 @@ class Search(Thorough):
             if not all(map(len, pools)):
                 return
             # What is best is found in the end anyway: one look is enough.
-            if not looked and self._worth_a_look(pools) and self.improve(pools):
+            if not looked and self.worth_a_look(pools) and self.improve(pools):
                 pools = self.within(pools)
             looked = True
             if not any(rows.open.any() for rows in pools):
@@ -137,13 +132,6 @@ class Search(Thorough):
         pools, labels = self.gone_through(pools)
         if len(labels):
             self.leaves.append(Leaf(pools, self.dual, self.dual.vector, labels))
-
-    def _worth_a_look(self, pools: Sequence[Rows]) -> bool:
-        """Whether to look for a fast selection first: not where one is known that is as fast as the bound; and where
-        nothing fast is expected, only if much is left."""
-        if self.begun:
-            return not self.sharp(pools)
-        return prod(sorted(map(len, pools))[-2:]) > MUCH
 
     def _fork(self, pools: Sequence[Rows], component: int) -> None:
         """Search the part once with each row of one component, the cheapest first."""

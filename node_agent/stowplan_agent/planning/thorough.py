@@ -15,9 +15,11 @@ from typing import Final
 import numpy as np
 
 from stowplan_agent.planning.bounded import Bounded
+from stowplan_agent.planning.frame import Frame
 from stowplan_agent.planning.labels import Labels, start
 from stowplan_agent.planning.pareto import undominated
 from stowplan_agent.planning.rows import Rows, distinct, joined, least
+from stowplan_agent.planning.space import Space
 from stowplan_agent.planning.table import Bools, Ints
 
 ALSO: Final = 60
@@ -32,12 +34,19 @@ SHORT: Final = 3
 """Rounds after which more rows are priced than those that are asked for."""
 FEW_PAIRS: Final = 1_000_000
 """Selections of the three largest components up to which each row is asked for a selection that it is part of."""
+MUCH: Final = 300_000
+"""Pairs of rows of the two longest components from which a look pays even if a fast selection is known elsewhere."""
 MOST_PAIRS: Final = 10_000_000
 """Selections of the three largest components up to which a part is not split."""
 
 
 class Thorough(Bounded):
     """Goes through a part of the space, where that is small enough."""
+
+    def __init__(self, spaces: Sequence[Space], frame: Frame, between: float, also: Sequence[Frame] = ()) -> None:
+        super().__init__(spaces, frame, between, also)
+        self.begun = False
+        """Whether it began with the fastest selection that was quickly found, and not with one from elsewhere."""
 
     def gone_through(self, pools: list[Rows]) -> tuple[list[Rows], Labels]:
         """The selections of these rows, exact: rows are priced where bounds alone leave them in one."""
@@ -74,9 +83,13 @@ class Thorough(Bounded):
         if self.few(pools):
             kept = self.merging(pools).completed(HANDFUL)
             return [rows.take(index) for rows, index in zip(pools, kept, strict=True)]
+        looked = False
         while all(map(len, pools)) and not all(rows.priced.all() for rows in pools):
-            pools = [self._more_priced(rows, c) for c, rows in enumerate(pools)]
-            pools = self.within(pools, frames=1)
+            pools = self.within([self._more_priced(rows, c) for c, rows in enumerate(pools)], frames=1)
+            # Among exact rows a look finds what it missed among bounds.
+            if not looked and all(map(len, pools)) and self.worth_a_look(pools) and self.improve(pools):
+                pools = self.within(pools, frames=1)
+            looked = True
         return pools
 
     def _more_priced(self, rows: Rows, component: int) -> Rows:
@@ -88,6 +101,13 @@ class Thorough(Bounded):
     def few(self, pools: Sequence[Rows]) -> bool:
         """Whether it takes less time to go through these rows than to look for better prices."""
         return prod(sorted(map(len, pools))[-3:]) <= FEW_PAIRS
+
+    def worth_a_look(self, pools: Sequence[Rows]) -> bool:
+        """Whether to look for a fast selection first: not where one is known that is as fast as the bound; and where
+        nothing fast is expected, only if much is left."""
+        if self.begun:
+            return not self.sharp(pools)
+        return prod(sorted(map(len, pools))[-2:]) > MUCH
 
     def pairs(self, pools: Sequence[Rows]) -> int:
         """Selections of the three largest components, at most."""
