@@ -49,17 +49,16 @@ class CudaMemory:
         self._device = device
         if (settings := without_fragments()) is not None:
             torch._C._accelerator_setAllocatorSettings(settings)
-        total = int(torch.cuda.get_device_properties(device).total_memory)
-        self.capacity_bytes = min(total, ceiling_bytes or total)
+        self._total = int(torch.cuda.get_device_properties(device).total_memory)
+        self._ceiling = ceiling_bytes
+        self.capacity_bytes = min(self._total, ceiling_bytes or self._total)
         self._weights = 0
         self._held = 0  # what the allocator took for the weights: it rounds up
         self._peak = 0
         self._activation_peak = 0
         self._reserved_peak = 0
         torch.cuda.reset_peak_memory_stats(device)
-        if ceiling_bytes:
-            share = ceiling_share(total, ceiling_bytes, self.outside_bytes())
-            torch.cuda.set_per_process_memory_fraction(share, device)
+        self._hold_ceiling()
 
     def outside_bytes(self) -> int:
         """Used on the device but not by this process's allocator: the context, and other processes."""
@@ -109,10 +108,17 @@ class CudaMemory:
         )
 
     def reset_peaks(self) -> None:
-        """Start the peaks from what is held now."""
+        """Start the peaks from what is held now, under a ceiling that counts what lies outside the allocator now."""
+        self._hold_ceiling()
         torch.cuda.reset_peak_memory_stats(self._device)
         self._peak = self._activation_peak = self._reserved_peak = 0
         self._fold()
+
+    def _hold_ceiling(self) -> None:
+        # Each time, for libraries take kernels and workspaces outside the allocator at first use.
+        if self._ceiling:
+            share = ceiling_share(self._total, self._ceiling, self.outside_bytes())
+            torch.cuda.set_per_process_memory_fraction(share, self._device)
 
     def _fold(self) -> None:
         most = torch.cuda.max_memory_allocated(self._device)

@@ -55,10 +55,14 @@ class Driver:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.share = 1.0
+        self.free = 21 * GIB
         answers = {
             "get_device_properties": lambda _: SimpleNamespace(total_memory=24 * GIB),
-            "mem_get_info": lambda _: (21 * GIB, 24 * GIB),
+            "mem_get_info": lambda _: (self.free, 24 * GIB),
             "memory_reserved": lambda _: GIB,
+            "memory_allocated": lambda _: GIB,
+            "max_memory_allocated": lambda _: GIB,
+            "max_memory_reserved": lambda _: GIB,
             "reset_peak_memory_stats": lambda _: None,
             "set_per_process_memory_fraction": self.cap,
         }
@@ -78,6 +82,16 @@ def test_a_gpu_is_capped_below_what_another_process_holds(
     assert memory.capacity_bytes == capacity * GIB
     assert memory.capacity_bytes - memory.outside_bytes() == (capacity - 2) * GIB
     assert driver.share * 24 == pytest.approx(allowed)
+
+
+def test_the_ceiling_holds_what_libraries_have_taken_outside_the_allocator_since(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driver = Driver(monkeypatch)
+    memory = CudaMemory(DEVICE, ceiling_bytes=20 * GIB)
+    driver.free -= GIB
+    memory.reset_peaks()
+    assert driver.share * 24 == pytest.approx(17)
 
 
 def room_of(accelerator: Accelerator) -> int:
