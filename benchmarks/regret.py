@@ -8,8 +8,8 @@ allocator held to the cap; and so do diffusers' own options (`diffusers_options`
 the link on the small cards and by compute on the large ones. The document, written anew after each row, has for a cap:
 
 - ``regret``: seconds of the plan over those of the best rival, less 1; below 0 where the plan is the best. Each
-  placement runs one request right after it was placed; the plan and the two rivals closest to it, within 5 %, then do
-  so again, in turn, and medians of these later seconds are compared. ``pairs`` has them all.
+  placement runs a request of one step and then the one that counts; the plan and the two rivals closest to it, within
+  5 %, then do so again, in turn, and medians of these later seconds are compared. ``pairs`` has them all.
 - ``rows``: predicted and measured seconds, peak bytes, or ``out of memory``.
 - ``diffusers``: the same for each option; ``speedup`` is its seconds over the plan's.
 
