@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
-import subprocess
-import sys
-import time
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,8 +21,6 @@ from stowplan_agent.weights import Timeline, WeightsEngine
 from stowplan_api.diffusion_deployment import Shape
 from stowplan_api.placement import Placement
 from stowplan_api.record import CalibrationRecord, ModelIdentity
-
-BEGAN = time.monotonic()
 
 
 def cap(accelerator: Accelerator, card_bytes: int) -> None:
@@ -89,21 +82,3 @@ def place(session: Session, record: CalibrationRecord, placement: Placement) -> 
 
 def one_step(shape: Shape) -> Shape:
     return shape.model_copy(update={"steps": 1})
-
-
-def write(path: Path, document: dict[str, Any]) -> None:
-    """The document as far as it is known: whole, or as it was."""
-    scratch = path.with_name(path.name + ".new")
-    scratch.write_text(json.dumps(document, indent=1) + "\n")
-    scratch.replace(path)
-
-
-def commit() -> str:
-    """The commit that is measured, for the result."""
-    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
-
-
-def say(text: str) -> None:
-    """Progress, for whoever waits."""
-    print(f"{time.monotonic() - BEGAN:6.1f} s  {text}", file=sys.stderr, flush=True)

@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from capped_card import one_step, place, say
+from capped_card import one_step, place
+from result import say
 from rival_placements import rivals
 from stowplan_agent.lifecycle.session import Session, timeline_of
 from stowplan_agent.lifecycle.target import with_whole_pins

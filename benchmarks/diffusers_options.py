@@ -20,7 +20,8 @@ import torch
 from diffusers import DiffusionPipeline
 from diffusers.hooks import HookRegistry, apply_group_offloading
 
-from capped_card import one_step, say
+from capped_card import one_step
+from result import say
 from stowplan_agent.accelerators import Accelerator
 from stowplan_agent.lifecycle.session import request_of
 from stowplan_agent.pipeline.hosted import as_frames

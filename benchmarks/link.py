@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 
 import torch
 
+from result import heading
 from stowplan_agent.accelerators import Accelerator, open_accelerator
 from stowplan_agent.accelerators.reading_threads import reading_threads
 from stowplan_agent.accelerators.staging_memory import PIECE_BYTES, fault_in
@@ -113,10 +112,8 @@ def main() -> None:
     pageable = layers_rate(accelerator, chosen.layers, nbytes, pinned=False)
     pinned = layers_rate(accelerator, chosen.layers, nbytes, pinned=True)
     document = {
-        "benchmark": "link",
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        **heading("link"),
         "device": accelerator.product,
-        "commit": commit(),
         "torch": torch.__version__,
         "readingThreads": reading_threads(),
         "link": link.to_json(),
@@ -130,12 +127,6 @@ def main() -> None:
     }
     print(json.dumps(document, indent=1))
     accelerator.close()
-
-
-def commit() -> str:
-    """The commit that is measured, for the result."""
-    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
 
 
 if __name__ == "__main__":

@@ -34,7 +34,6 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +41,7 @@ import numpy as np
 import torch
 from diffusers import WanTransformer3DModel
 
+from result import heading, say
 from stowplan_agent.accelerators.cuda import CudaAccelerator
 from stowplan_agent.accelerators.reading_threads import reading_threads
 from stowplan_agent.calibration import measure_link
@@ -50,7 +50,7 @@ from stowplan_agent.weights.host import take_arena
 from stowplan_agent.weights.ledger import Tier
 from stowplan_agent.weights.loading.filling import PIECE
 from stowplan_api.placement import ComponentPlacement, GroupPlacement, Placement
-from streaming import LAYERS, build, commit, say
+from streaming import LAYERS, build
 
 SAMPLE = 4 << 30
 """Bytes that the limits are measured with."""
@@ -215,10 +215,8 @@ def main() -> None:
     found = limits(chosen.folder, accelerator)
     say(json.dumps(found))
     document = {
-        "benchmark": "loading",
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        **heading("loading"),
         "device": accelerator.product,
-        "commit": commit(),
         "torch": torch.__version__,
         "threads": reading_threads(),
         "limits": found,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from capped_card import one_step, say
+from capped_card import one_step
+from result import say
 from stowplan_agent.calibration import Watch
 from stowplan_agent.lifecycle.session import Session, timeline_of
 from stowplan_agent.planning import cost

@@ -23,7 +23,6 @@ import os
 import sys
 import tempfile
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +34,10 @@ import torch
 
 import real_wan
 import tiny_models
-from capped_card import adopt, cap, commit, record_of, say, write
+from capped_card import adopt, cap, record_of
 from predicted_placements import wanted
 from predicted_rows import row, summary
+from result import heading, say, write
 from stowplan_agent.accelerators import Accelerator, open_accelerator
 from stowplan_agent.lifecycle.session import Session
 from stowplan_agent.planning import with_device_memory
@@ -92,10 +92,8 @@ def run(pipeline: Any, accelerator: Accelerator, size: Size, chosen: argparse.Na
     record, reference = record_of(session, size.shape, cards[0], HOST * size.unit, size.reserve_bytes)
     say(f"watched; link: {record.ranks[0].link}")
     document: dict[str, Any] = {
-        "benchmark": "prediction",
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        **heading("prediction"),
         "device": accelerator.product,
-        "commit": commit(),
         "torch": torch.__version__,
         "record": record.to_json(),
         "rows": [],

@@ -28,7 +28,6 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +42,10 @@ from diffusers import WanPipeline
 
 import real_wan
 import tiny_models
-from capped_card import BEGAN, adopt, cap, commit, record_of, say, write
+from capped_card import adopt, cap, record_of
 from contest import Contest, sweep
 from diffusers_options import GROUP_OFFLOAD, MODEL_OFFLOAD, SEQUENTIAL, WHOLE, Plain
+from result import BEGAN, heading, say, write
 from stowplan_agent.accelerators import Accelerator, open_accelerator
 from stowplan_agent.planning import with_device_memory
 from stowplan_api.diffusion_deployment import Shape
@@ -147,10 +147,8 @@ def run(pipeline: Any, accelerator: Accelerator, scale: Scale, chosen: argparse.
     say(f"watched: {reference.seconds:.3f} s")
     rows: list[dict[str, Any]] = []
     document: dict[str, Any] = {
-        "benchmark": "regret",
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        **heading("regret"),
         "device": accelerator.product,
-        "commit": commit(),
         "torch": torch.__version__,
         "diffusers": diffusers.__version__,
         "record": record.to_json(),

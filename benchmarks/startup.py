@@ -32,6 +32,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from result import heading, say, write
+
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 LEAST_SPEEDUP = 3
 TOUCHED = 44 << 30
@@ -124,8 +126,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if chosen.began is not None:
         print("\n" + json.dumps(one_start(chosen)), flush=True)
         return
-    from capped_card import commit, say, write
-
     if not (chosen.folder / "model_index.json").is_file():
         write_checkpoint(chosen)
         say("checkpoint written")
@@ -135,9 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as records:
         chosen.records = chosen.records or Path(records)
         document: dict[str, Any] = {
-            "benchmark": "startup",
-            "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-            "commit": commit(),
+            **heading("startup"),
             "shape": chosen.shape,
             "deviceMemory": chosen.device_memory,
             "starts": [],

@@ -21,17 +21,16 @@ from __future__ import annotations
 import argparse
 import gc
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import torch
 from diffusers import WanTransformer3DModel
 from diffusers.hooks import apply_group_offloading
 
+from result import heading, say
 from stowplan_agent.accelerators.cuda import CudaAccelerator
 from stowplan_agent.calibration import measure_link
 from stowplan_agent.weights import Timeline, WeightsEngine
@@ -129,10 +128,8 @@ def main() -> None:
     rows = managed(model, accelerator, data, alone, wanted, link)
     groups = {} if chosen.no_group_offload else group_offload(model, data, rows)
     document = {
-        "benchmark": "streaming",
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        **heading("streaming"),
         "device": accelerator.product,
-        "commit": commit(),
         "torch": torch.__version__,
         "compiled": chosen.compile,
         "link": link.to_json(),
@@ -231,17 +228,6 @@ def group_offload(
         )
         say(f"group offload, {tokens} tokens: {seconds:.4f} s")
     return found
-
-
-def commit() -> str:
-    """The commit that is measured, for the result."""
-    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
-
-
-def say(text: str) -> None:
-    """Progress, for whoever waits; results go to the standard output."""
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
