@@ -62,7 +62,8 @@ RECORD_DIR: Final = "STOWPLAN_RECORD_DIR"
 STORED_START_PATH: Final = "/v1/stored-start"
 """GET: the stored start that this boot proved, whose ``fingerprint`` names its file; 404 while there is none."""
 ROLLBACK_FAILED_EXIT: Final = 70
-"""Exit code of an agent whose rollback failed: nothing is known to be good any more, so the container starts anew."""
+"""Exit code of an agent whose rollback failed (EX_SOFTWARE of sysexits.h): nothing is known to be good any more, so the
+container starts anew."""
 
 SPEC_FIELDS_NOT_SENT: Final = ("replicas", "paused", "podTemplate", "rollout")
 """Left out of Env.SPEC: they do not change what a pod does, so they must not restart one."""

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import sys
+from typing import Final
 
 import kopf
 
@@ -16,6 +17,10 @@ from stowplan_operator.client import NoClusterError, connect
 from stowplan_operator.handlers import registry
 from stowplan_operator.program import Program
 from stowplan_operator.settings import Settings, SettingsError, read
+
+DEEPEST_JSON: Final = 12_000
+"""An API server takes objects of 10,000 levels, and python's parser ends at 1,000: one podTemplate, of anybody who may
+write one, would end every list that it is in."""
 
 
 def main() -> int:
@@ -31,6 +36,7 @@ def main() -> int:
     for chatter in ("kopf.objects", "kopf.activities", "aiohttp.access"):
         # One line for each event of each watch says nothing that our own lines do not.
         logging.getLogger(chatter).setLevel(logging.DEBUG if level == "debug" else logging.WARNING)
+    sys.setrecursionlimit(DEEPEST_JSON)
     program = Program(settings)
     kopf.run(
         registry=registry(program),

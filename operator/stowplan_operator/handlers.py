@@ -26,7 +26,8 @@ def registry(program: Program) -> kopf.OperatorRegistry:
         account = kopf.login_with_service_account(**kwargs)
         return by_address(account, os.environ) if account else kopf.login_with_kubeconfig(**kwargs)
 
-    @kopf.on.startup(registry=handlers)
+    # What a start raises would be raised again: the process ends, and its container's restart is the retry.
+    @kopf.on.startup(registry=handlers, errors=kopf.ErrorsMode.PERMANENT)
     async def start(settings: kopf.OperatorSettings, **_: Any) -> None:
         program.configure(settings)
         await program.start()

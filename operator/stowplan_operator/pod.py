@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from stowplan_api.contract import LABEL_TEMPLATE, READINESS_GATE, SERVER_CONTAINER
 from stowplan_operator.kinds import Json
@@ -77,12 +77,15 @@ class PodView:
 
 
 def parse_time(text: str | None) -> datetime | None:
-    """An RFC 3339 time with a zone, or None where there is none to read."""
+    """An RFC 3339 time with a zone, in UTC, or None where there is none to read.
+
+    An agent may write any time there is; one that UTC has no year for is none.
+    """
     try:
         time = datetime.fromisoformat(text) if text else None
-    except ValueError:
+        return time.astimezone(UTC) if time is not None and time.tzinfo is not None else None
+    except (ValueError, OverflowError):
         return None
-    return time if time is not None and time.tzinfo is not None else None
 
 
 def view(raw: Json) -> PodView:

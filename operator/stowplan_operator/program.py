@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -80,7 +79,17 @@ class Program:
             settings.watching.label_selectors[kind.group, kind.version, kind.plural] = LABEL_DEPLOYMENT
 
     async def start(self) -> None:
-        """Connect, list, and start the workers. Returns after the first lists: kopf finds the kinds to watch then."""
+        """Connect, list, and start the workers. Returns after the first lists: kopf finds the kinds to watch then.
+
+        Raises what keeps it from starting, with nothing left running. A server that is away does not: it is waited for.
+        """
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self) -> None:
         self._client = await connect(self.settings.kubeconfig, self.metrics.count_request)
         definitions = Definitions(self._client, self.metrics)
         resync = Resync(
@@ -105,12 +114,13 @@ class Program:
         )
         server, thread = start_http_server(self.settings.metrics_port, registry=self.metrics.registry)
         self._close_metrics = _closer(server, thread)
-        self._tasks = [asyncio.create_task(resync.run(self.settings.resync_seconds), name="resync")]
+        listing = asyncio.create_task(resync.run(self.settings.resync_seconds), name="resync")
+        self._tasks = [listing]
         self._tasks += [
             asyncio.create_task(worker.run(resync.listed), name=f"worker {number}")
             for number in range(self.settings.workers)
         ]
-        await resync.listed.wait()
+        await _first(resync.listed, listing)
         # What was listed is most of what is ever held, and no part of it refers to itself: nothing to collect there.
         gc.collect()
         gc.freeze()
@@ -119,9 +129,7 @@ class Program:
         """End the workers; a write that is under way is cancelled, and the next process repeats it if needed."""
         for task in self._tasks:
             task.cancel()
-        for task in self._tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._starts is not None:
             await self._starts.close()
         if self._client is not None:
@@ -137,10 +145,27 @@ class Program:
 
     def complaint(self) -> str:
         """Why this process should be restarted; empty when it should not."""
-        ended = [task.get_name() for task in self._tasks if task.done()]
+        ended = [_end(task) for task in self._tasks if task.done()]
         if ended:
-            return f"{', '.join(ended)} ended"
+            return "; ".join(ended)
         return self._freshness.complaint(_STALE_RESYNCS * self.settings.resync_seconds)
+
+
+async def _first(event: asyncio.Event, task: asyncio.Task[None]) -> None:
+    """Wait for the event. Raises what ended the task, if that comes first: nobody would set the event then."""
+    waiting = asyncio.create_task(event.wait())
+    try:
+        await asyncio.wait({waiting, task}, return_when=asyncio.FIRST_COMPLETED)
+        if not event.is_set():
+            task.result()
+    finally:
+        waiting.cancel()
+
+
+def _end(task: asyncio.Task[None]) -> str:
+    """That a task has ended, and of what."""
+    error = None if task.cancelled() else task.exception()
+    return f"{task.get_name()} ended" + (f": {type(error).__name__}: {error}" if error is not None else "")
 
 
 def _closer(server: Any, thread: Any) -> Callable[[], None]:

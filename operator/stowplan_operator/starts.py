@@ -31,7 +31,8 @@ LARGEST: Final = 900_000
 """Bytes of all stored starts of a deployment together: a ConfigMap ends at 1 MiB."""
 ATTEMPTS: Final = 3
 PAUSE: Final = 30.0
-"""Seconds between two attempts at one start: an agent writes it down a little after it opened its door."""
+"""Seconds between two questions to one pod: an agent writes a start down a little after it opened its door, and one
+that claims a new boot at every moment would have each of them written."""
 _REMEMBERED: Final = 10_000
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=10, connect=3)
 _FINGERPRINT: Final = re.compile(r"[0-9a-f]{16,128}")
@@ -66,8 +67,10 @@ class StartKeeper:
         self._observed = observed
         self._fetch = fetch
         self._running: dict[Key, asyncio.Task[None]] = {}
-        self._attempts: Remembered[str, tuple[int, float]] = Remembered(_REMEMBERED)
-        """How often a start was asked for, and when last."""
+        self._attempts: Remembered[str, int] = Remembered(_REMEMBERED)
+        """How often a start was asked for."""
+        self._asked: Remembered[tuple[str, str], float] = Remembered(_REMEMBERED)
+        """When a pod was asked last."""
 
     def consider(self, wanted: StartsToFetch) -> None:
         """Begin to fetch, unless this deployment's starts are being fetched already. Returns at once."""
@@ -119,19 +122,23 @@ class StartKeeper:
         self._observed.put(CONFIG_MAP, await self._client.apply(manifest, Manager.WORKLOAD))
 
     def _is_due(self, key: Key, start: ProvenStart) -> bool:
-        times, last = self._attempts.get(_id(key, start)) or (0, 0.0)
-        return times == 0 or (times < ATTEMPTS and asyncio.get_running_loop().time() >= last + PAUSE)
+        times = self._attempts.get(_id(key, start)) or 0
+        last = self._asked.get((key.namespace, start.pod))
+        return times < ATTEMPTS and (last is None or asyncio.get_running_loop().time() >= last + PAUSE)
 
     def _count(self, key: Key, start: ProvenStart) -> None:
         name = _id(key, start)
-        times, _ = self._attempts.get(name) or (0, 0.0)
-        self._attempts.put(name, (times + 1, asyncio.get_running_loop().time()))
+        self._attempts.put(name, (self._attempts.get(name) or 0) + 1)
+        self._asked.put((key.namespace, start.pod), asyncio.get_running_loop().time())
 
 
 def checked(data: bytes) -> tuple[str, str]:
     """File name and text of a stored start. Raises ValueError for what is none; whether it is true is not judged."""
     text = data.decode()
-    document: Any = json.loads(text)
+    try:
+        document: Any = json.loads(text)
+    except RecursionError:
+        raise ValueError("the answer is no stored start: it is nested too deep") from None
     fingerprint = document.get("fingerprint") if isinstance(document, dict) else None
     if not isinstance(fingerprint, str) or not _FINGERPRINT.fullmatch(fingerprint):
         raise ValueError("the answer is no stored start: it has no fingerprint")

@@ -37,11 +37,9 @@ from stowplan_agent.serving.drift import DriftWatch
 from stowplan_agent.serving.metrics import AgentMetrics
 from stowplan_agent.serving.queue import RequestQueue
 from stowplan_agent.serving.server import start_server
-from stowplan_api.contract import PlacementCondition, PlacementReason
+from stowplan_api.contract import ROLLBACK_FAILED_EXIT, PlacementCondition, PlacementReason
 
 _log = logging.getLogger(__name__)
-ROLLBACK_FAILED: Final = 70
-"""Exit code of a process whose rollback failed (EX_SOFTWARE of sysexits.h)."""
 FLUSH_SECONDS: Final = 10.0
 PAUSE_SECONDS: Final = 0.5
 """Between looks, while a request is waited for, at whether the process is to end."""
@@ -64,7 +62,7 @@ class Agent:
         self.queue = RequestQueue(metrics=self.metrics)
 
     def run(self) -> int:
-        """Start, serve, and stop at SIGTERM or SIGINT. 0 after a clean stop, 70 after a failed rollback.
+        """Start, serve, and stop at SIGTERM or SIGINT. 0 after a clean stop, `ROLLBACK_FAILED_EXIT` if rolling back failed.
 
         Outside a pod there is nobody to read a status: there a start that failed raises its `StartError`.
         """
@@ -97,7 +95,7 @@ class Agent:
         except RollbackFailed as error:
             _log.error("%s", error)
             reporter.flush(FLUSH_SECONDS)
-            return ROLLBACK_FAILED
+            return ROLLBACK_FAILED_EXIT
         except Stopped:
             _log.info("asked to stop during the start")
         progress.condition(PlacementCondition.READY, "False", PlacementReason.STOPPING, "the agent was asked to stop")

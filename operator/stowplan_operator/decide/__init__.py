@@ -110,7 +110,7 @@ def decide(
         placements=() if spec is None else missing_placements(snapshot, state, spec, generation),
         events=tuple(story.manifest(dd, now, settings.instance) for story in stories),
         status=to_apply(dd, dropped.kept(status(dd, old, state, new_conditions).to_json(exclude_none=True))),
-        fetch=None if spec is None else starts_to_fetch(dd, snapshot.starts, state, spec),
+        fetch=None if spec is None else starts_to_fetch(dd, snapshot.starts, state, spec, now),
     )
 
 

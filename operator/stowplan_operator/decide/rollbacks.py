@@ -82,12 +82,13 @@ def rollback_text(rollback: Rollback) -> str:
 def _floor(old: DiffusionDeploymentStatus) -> datetime:
     """Up to when the rollbacks of a pod that has no mark are counted.
 
-    With a full list of marks, up to the oldest of them. A status without marks but with rollbacks is of a version that
-    kept none, or its pods are gone: what is not newer than the last rollback was told then.
+    With a full list of marks, up to the oldest of them. A status that has no such list is of a version that kept none:
+    what is not newer than the last rollback was told then. Else nothing: a pod that has a rollback counted has a mark,
+    and the time of the last one says nothing of it, for agents write times as their clocks, or their masters, please.
     """
     times = [time for mark in old.counted_rollbacks if (time := parse_time(mark.time)) is not None]
     if len(times) >= _MARKS:
         return min(times)
-    if not times and old.last_rollback is not None:
+    if "counted_rollbacks" not in old.model_fields_set and old.last_rollback is not None:
         return parse_time(old.last_rollback.time) or _NEVER
     return _NEVER

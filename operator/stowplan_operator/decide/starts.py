@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final
 
+from stowplan_api.conditions import timestamp
 from stowplan_api.contract import ANNOTATION_RECALIBRATE, ANNOTATION_STORED_BY, PlacementCondition, PlacementReason
 from stowplan_api.diffusion_deployment import DiffusionDeploymentSpec
 from stowplan_operator.decide.gate import GateReason
@@ -15,6 +17,8 @@ from stowplan_operator.render.naming import recalibration
 
 AT_ONCE: Final = 8
 """Starts fetched for one deployment in one go: a large fleet that measures at once is one of a few kinds of card."""
+AHEAD: Final = timedelta(minutes=5)
+"""How far a node's clock may be ahead. What is of a later time would keep every start until then from being kept."""
 
 
 @dataclass(frozen=True, order=True)
@@ -43,13 +47,13 @@ class StartsToFetch:
 
 
 def starts_to_fetch(
-    dd: Json, existing: Json | None, rollout: Rollout, spec: DiffusionDeploymentSpec
+    dd: Json, existing: Json | None, rollout: Rollout, spec: DiffusionDeploymentSpec, now: datetime
 ) -> StartsToFetch | None:
     """The newest starts that this generation's pods have proven since the one that was kept last; None for none."""
     if spec.residency.mode != "Auto":
         return None
     kept = _annotations(existing).get(ANNOTATION_STORED_BY, "")
-    found = [start for judged in rollout.current if (start := _proven(judged, spec.serving.port)) is not None]
+    found = [start for judged in rollout.current if (start := _proven(judged, spec.serving.port, now)) is not None]
     newer = sorted(start for start in found if start.stamp > kept)[-AT_ONCE:]
     return StartsToFetch(dd, tuple(newer)) if newer else None
 
@@ -69,16 +73,16 @@ def voided_starts(dd: Json, existing: Json | None) -> Json | None:
     return manifest
 
 
-def _proven(judged: JudgedPod, port: int) -> ProvenStart | None:
+def _proven(judged: JudgedPod, port: int, now: datetime) -> ProvenStart | None:
     """A rollback leaves nothing to reuse, and what was reused is kept already."""
     placement = judged.placement
     if placement is None or judged.gate.reason is not GateReason.PLACEMENT_VALIDATED or not judged.pod.ip:
         return None
     measured = placement.condition(PlacementCondition.CALIBRATED)
-    validated = placement.condition(PlacementCondition.VALIDATED)
-    if measured is None or measured.reason != PlacementReason.MEASURED or validated is None:
+    at = placement.validated_at
+    if measured is None or measured.reason != PlacementReason.MEASURED or at is None or at > now + AHEAD:
         return None
-    return ProvenStart(validated.last_transition_time, judged.pod.name, placement.boot_id, judged.pod.ip, port)
+    return ProvenStart(timestamp(at), judged.pod.name, placement.boot_id, judged.pod.ip, port)
 
 
 def _annotations(existing: Json | None) -> dict[str, str]:

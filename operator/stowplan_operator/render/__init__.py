@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 from pydantic import ValidationError
 
 from stowplan_api.diffusion_deployment import DiffusionDeploymentSpec
@@ -19,16 +21,32 @@ from stowplan_operator.settings import Settings
 __all__ = ["SpecError", "children", "read_spec", "residency_placement", "stored_starts"]
 
 
+DEEPEST_TEMPLATE: Final = 64
+"""Mappings and lists within one another in a podTemplate; Kubernetes' own templates have about ten."""
+
+
 class SpecError(ValueError):
     """A spec that cannot be rendered. The message is one sentence naming the field."""
 
 
 def read_spec(dd: Json) -> DiffusionDeploymentSpec:
     """The spec as a value. Raises `SpecError`; the CRD's schema refuses most of what would get here."""
+    raw = dd.get("spec") or {}
+    if _deeper(raw.get("podTemplate"), DEEPEST_TEMPLATE):
+        raise SpecError(f"spec.podTemplate is nested deeper than {DEEPEST_TEMPLATE} levels; no pod has so many")
     try:
-        return DiffusionDeploymentSpec.model_validate(dd.get("spec") or {})
+        return DiffusionDeploymentSpec.model_validate(raw)
     except ValidationError as error:
         raise SpecError(first_problem(error, dd["metadata"]["name"], "DiffusionDeployment")) from None
+
+
+def _deeper(value: Any, limit: int) -> bool:
+    """Whether a JSON value is nested deeper, found without going down into it by recursion."""
+    level = [value]
+    for _ in range(limit):
+        below = [list(one.values()) if isinstance(one, dict) else one for one in level if isinstance(one, (dict, list))]
+        level = [element for elements in below for element in elements]
+    return any(isinstance(one, (dict, list)) for one in level)
 
 
 def children(dd: Json, spec: DiffusionDeploymentSpec, settings: Settings) -> tuple[Json, ...]:

@@ -56,6 +56,8 @@ def _merge_list(base: list[Any], patch: Any, name: str, where: str) -> list[Any]
     for index, element in enumerate(patch):
         if not isinstance(element, dict) or key not in element:
             raise MergeError(f"{where}[{index}] has no {key!r}; {where} is merged by it")
+        if not isinstance(element[key], (str, int)):
+            raise MergeError(f"{where}[{index}].{key} must be text or a number, not {type(element[key]).__name__}")
         below = merged.get(element[key], {})
         whole = name in _WHOLE_ELEMENTS or not below
         merged[element[key]] = merge({} if whole else below, element, f"{where}[{element[key]}]")

@@ -54,6 +54,10 @@ def test_table(base: dict[str, Any], patch: dict[str, Any], merged: dict[str, An
     [
         ({"containers": "server"}, "podTemplate.containers must be a list of mappings, not str"),
         ({"containers": [{}]}, "podTemplate.containers[0] has no 'name'; podTemplate.containers is merged by it"),
+        (
+            {"containers": [{"name": {"a": "b"}}]},
+            "podTemplate.containers[0].name must be text or a number, not dict",
+        ),
         ({"metadata": 1}, "podTemplate.metadata must be a mapping, not int"),
         (
             {"containers": [{"name": "server", "env": {"A": "1"}}]},

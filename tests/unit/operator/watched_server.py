@@ -133,7 +133,7 @@ async def program_on(watched: WatchedServer, folder: Path, environ: dict[str, st
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     path = folder / "kubeconfig"
-    path.write_text(yaml.safe_dump(_kubeconfig(f"http://127.0.0.1:{runner.addresses[0][1]}")))
+    path.write_text(yaml.safe_dump(kubeconfig(f"http://127.0.0.1:{runner.addresses[0][1]}")))
     environ["KUBECONFIG"] = str(path)
     program = Program(Settings(agent_image="stowplan-agent:test", metrics_port=0, kubeconfig=str(path)))
     stop, ready = asyncio.Event(), asyncio.Event()
@@ -150,7 +150,8 @@ async def program_on(watched: WatchedServer, folder: Path, environ: dict[str, st
         await runner.cleanup()
 
 
-def _kubeconfig(address: str) -> Json:
+def kubeconfig(address: str) -> Json:
+    """What a client outside the cluster is given."""
     return {
         "apiVersion": "v1",
         "kind": "Config",
