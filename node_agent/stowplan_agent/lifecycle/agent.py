@@ -62,7 +62,7 @@ class Agent:
         self.queue = RequestQueue(metrics=self.metrics)
 
     def run(self) -> int:
-        """Start, serve, and stop at SIGTERM or SIGINT. 0 after a clean stop, `ROLLBACK_FAILED_EXIT` if rolling back failed.
+        """Start, serve, and stop at SIGTERM or SIGINT. 0 after a clean stop, 70 if rolling back failed.
 
         Outside a pod there is nobody to read a status: there a start that failed raises its `StartError`.
         """
