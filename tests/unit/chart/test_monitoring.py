@@ -108,4 +108,8 @@ def test_a_network_policy_may_name_who_asks() -> None:
     policy = {"enabled": True, "metricsFrom": peers, "serving": {"namespaces": ["studio"], "from": peers}}
     operator, serving = (item["spec"] for item in of_kind(template({"networkPolicy": policy}), "NetworkPolicy"))
     assert [rule.get("from") for rule in operator["ingress"]] == [None, peers]
-    assert [rule.get("from") for rule in serving["ingress"]] == [peers]
+    (rule,) = serving["ingress"]
+    asks, *others = rule["from"]
+    assert others == peers
+    assert asks["namespaceSelector"] == {"matchLabels": {"kubernetes.io/metadata.name": "stowplan-system"}}
+    assert asks["podSelector"] == operator["podSelector"], "it fetches stored starts, whoever else may ask"
