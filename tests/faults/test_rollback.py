@@ -94,6 +94,14 @@ def test_a_rollback_that_fails_ends_the_process_and_says_what_it_was_for(measure
             assert (condition.status, condition.message) == ("False", str(caught.value))
 
 
+def test_a_seed_that_has_become_slower_is_served_all_the_same(measured: Start) -> None:
+    """The move fails, and the seed's own proof takes ten times the reference's seconds: there is nothing faster."""
+    started = start_again(measured, faults="apply.2,validate.seconds")
+    assert started.phase == "RolledBack"
+    assert started.status.validation is not None
+    assert started.status.validation.milliseconds > 5 * started.status.validation.reference_milliseconds
+
+
 def outputs(measured: Start, monkeypatch: pytest.MonkeyPatch, *values: float) -> None:
     """What the requests to come will give: frames of one value each."""
     frames = iter(values)

@@ -6,8 +6,6 @@ serve, and where not even the weights come back the process must end.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from stowplan_agent.lifecycle.errors import RollbackFailed, StartError
 from stowplan_agent.lifecycle.facts import bytes_text, infeasible_text, plan_status, summary
 from stowplan_agent.lifecycle.in_force import make_final
@@ -71,7 +69,7 @@ class Adjustment:
             self._chosen = self._choose()
             return Outcome.KEEP
         target = self._target
-        move_to(self._prepared, target.placement, check=self._between_moves(), faults=self._settings.faults)
+        move_to(self._prepared, target.placement, interrupt=self._between_moves, faults=self._settings.faults)
         self._in_force(target.reason, summary(target.placement), target.note)
         return Outcome.DONE
 
@@ -94,7 +92,7 @@ class Adjustment:
         text = "" if measured is None else bytes_text(measured.peak_bytes, measured.seconds)
         try:
             self._settings.faults.reach("rollback")
-            move_to(self._prepared, seed, check=session.check)
+            move_to(self._prepared, seed)
         except Exception as error:
             message = f"rolling back failed: {error}; it was to undo this: {failure}"
             raise RollbackFailed(PlacementReason.FAILED, message) from error
@@ -128,42 +126,37 @@ class Adjustment:
 
         Raises ``failure``, in the seed placement, if it does; `StartError` for an output that is further away.
         """
-        here, session = self._prepared.session.placement(), self._prepared.session
-        move_to(self._prepared, self._prepared.seed, check=session.check)
+        here = self._prepared.session.placement()
+        move_to(self._prepared, self._prepared.seed)
         if not self._proof.learn_spread():
             raise failure
-        move_to(self._prepared, here, check=session.check)
+        move_to(self._prepared, here)
         self._proof.judge(self._progress)
 
     def _prove_seed(self) -> None:
-        """Raises `StartError`. The seed placement is the reference's own: what its runs differ by is the spread."""
+        """Raises `StartError`. The seed placement is the reference's own: what its runs differ by is the spread.
+
+        Its seconds are not judged. There is nothing faster to go back to, and a card that throttles, which may be why
+        somebody threw the kill switch, must not shut the gate for good.
+        """
         try:
-            self._proof.prove(self._progress)
+            self._proof.prove(self._progress, timed=False)
         except StartError as error:
             if error.reason is not PlacementReason.OUTPUT_DIFFERS:
                 raise
             if not self._proof.knows_spread and not self._proof.learn_spread():
                 raise
             self._proof.widen_spread()
-            self._proof.judge(self._progress)
+            self._proof.judge(self._progress, timed=False)
 
     @property
     def _target(self) -> Target:
         assert self._chosen is not None, "Solve comes before whatever needs a target"
         return self._chosen
 
-    def _between_moves(self) -> Callable[[], None]:
-        """What is checked after each move: the accounts, and, once, whether to go on at all."""
-        interrupted = False
-
-        def check() -> None:
-            nonlocal interrupted
-            self._prepared.session.check()
-            if not interrupted and (cause := self._interruptions.now()) is not None:
-                interrupted = True  # undoing is checked as well, and must not be broken off
-                raise cause
-
-        return check
+    def _between_moves(self) -> None:
+        if (cause := self._interruptions.now()) is not None:
+            raise cause
 
     def _choose(self) -> Target:
         record, residency = self._prepared.record, self._settings.spec.residency

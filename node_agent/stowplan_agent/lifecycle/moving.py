@@ -12,13 +12,15 @@ from stowplan_api.contract import PlacementReason
 from stowplan_api.placement import Placement
 
 
-def move_to(prepared: Prepared, target: Placement, *, check: Callable[[], None], faults: Faults | None = None) -> None:
-    """Make the moves; ``check`` is called after each. Raises `StartError` with all of them undone, else
-    `RollbackFailed`; and what ``check`` raised to end the start, with all of them undone as well."""
+def move_to(
+    prepared: Prepared, target: Placement, *, interrupt: Callable[[], None] = lambda: None, faults: Faults | None = None
+) -> None:
+    """Make the moves; the accounts are checked after each. Raises `StartError` with all of them undone, else
+    `RollbackFailed`; and what ``interrupt`` raised to end the start, with all of them undone as well."""
     engine = prepared.session.engine
     moves = ordered(prepared.record, prepared.session.placement(), target, prepared.seed)
     try:
-        apply(engine, moves, check=check, faults=faults)
+        apply(engine, moves, check=prepared.session.check, interrupt=interrupt, faults=faults)
     except ApplyError as error:
         if isinstance(error.cause, (StartError, Stopped)):
             raise error.cause from None

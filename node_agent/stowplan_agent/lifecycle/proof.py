@@ -8,6 +8,7 @@ reference of the same shape.
 from __future__ import annotations
 
 import gc
+import logging
 from dataclasses import replace
 
 import torch
@@ -27,6 +28,8 @@ from stowplan_agent.weights import LedgerError, Timeline
 from stowplan_api.contract import PlacementReason
 from stowplan_api.plan import Plan
 from stowplan_api.residency_placement import ValidationStatus
+
+_log = logging.getLogger(__name__)
 
 
 class Proof:
@@ -55,8 +58,8 @@ class Proof:
         self.promised_seconds = 0.0
         """What that request was to take."""
 
-    def prove(self, progress: Progress) -> None:
-        """Run and judge. Raises `StartError` with the first criterion that failed; `last` has the numbers."""
+    def prove(self, progress: Progress, *, timed: bool = True) -> None:
+        """Run and judge, seconds only if ``timed``. Raises `StartError` with what failed; `last` has the numbers."""
         session = self._prepared.session
         try:
             if self._faults.fires("validate.run"):
@@ -71,9 +74,9 @@ class Proof:
             session.check()
         except LedgerError as error:
             raise StartError(PlacementReason.LEDGER_MISMATCH, str(error)) from error
-        self.judge(progress)
+        self.judge(progress, timed=timed)
 
-    def judge(self, progress: Progress) -> None:
+    def judge(self, progress: Progress, *, timed: bool = True) -> None:
         """Report what was measured last, and judge it. Raises `StartError` with every criterion that failed."""
         assert self.last is not None
         measured, reference = self.last, self._reference
@@ -89,7 +92,7 @@ class Proof:
                 bit_equal=measured.digest == reference.digest,
             )
         )
-        findings = judge(reference, measured, self._criteria)
+        findings = judge(reference, measured if timed else replace(measured, seconds=None), self._criteria)
         if findings:
             raise StartError(findings[0].reason, "; ".join(finding.message for finding in findings))
 
@@ -133,10 +136,11 @@ class Proof:
         held = accelerator.counters().allocated
         try:
             return self._request()
-        except torch.OutOfMemoryError:
+        except torch.OutOfMemoryError as error:
             gc.collect()
             if accelerator.counters().allocated > held:
                 raise
+            _log.warning("the proof ran out of device memory, and is run once more: %s", first_sentence(error))
         return self._request()
 
     def _request(self) -> Measured:
@@ -168,14 +172,9 @@ class Proof:
     def report(self, progress: Progress, plan: Plan | None) -> None:
         """Status and metrics of the placement in force, from the ledger and the last measurement."""
         assert self.last is not None
-        report(
-            progress,
-            self._prepared.session,
-            self._prepared.record,
-            plan=plan.id if plan else SEED,
-            reserve_bytes=self.reserve_bytes,
-            peak_bytes=self.last.peak_bytes,
-        )
+        session, record = self._prepared.session, self._prepared.record
+        chosen, peak = plan.id if plan else SEED, self.last.peak_bytes
+        report(progress, session, record, plan=chosen, reserve_bytes=self.reserve_bytes, peak_bytes=peak)
 
     def _compare(self, progress: Progress, measured: Measured) -> None:
         """Set what was promised beside what was measured: both of the request that ran."""

@@ -11,6 +11,7 @@ memory is tried a second time, from where it began, with an empty cache.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -21,6 +22,8 @@ from stowplan_agent.transaction.faults import Faults
 from stowplan_agent.weights.snapshot import Snapshot
 from stowplan_api.placement import ComponentPlacement
 from stowplan_api.plan import Move
+
+_log = logging.getLogger(__name__)
 
 
 class ApplyError(RuntimeError):
@@ -69,9 +72,13 @@ def apply(
     moves: Sequence[Move],
     *,
     check: Callable[[], None],
+    interrupt: Callable[[], None] = lambda: None,
     faults: Faults | None = None,
 ) -> None:
     """Make the moves in order. ``check`` is called after each and raises if the accounts disagree.
+
+    ``interrupt`` is called after each as well, and raises if the rest is not to be made; never while moves are undone,
+    for that must not be broken off.
 
     Raises `ApplyError` after undoing what was done, and `UndoError` where that failed: the state is not known any
     more, and the process must end.
@@ -83,6 +90,7 @@ def apply(
                 faults.reach(f"apply.{number}")
             again = not _make(weights, move, again=again) and again
             check()
+            interrupt()
         except Exception as error:
             failed = ApplyError(move, number, len(moves), error)
             try:
@@ -103,6 +111,9 @@ def _make(weights: Weights, move: Move, *, again: bool) -> bool:
             raise
     else:
         return False
+    _log.warning(
+        "component %s to %s ran out of device memory; once more, with an empty cache", move.component, move.to.mode
+    )
     weights.accelerator.empty_cache()
     weights.place(move.to)
     return True

@@ -183,3 +183,17 @@ def test_a_move_that_nobody_can_undo_is_not_undone_in_silence() -> None:
     weights = Record(fails={("b", "Resident"): RuntimeError("no")})
     with pytest.raises(UndoError):
         apply(weights, (known, *MOVES[1:]), check=weights.check)
+
+
+@pytest.mark.parametrize("fails", [{}, {("c", "Resident"): RuntimeError("no")}], ids=["asked to stop", "a move failed"])
+def test_what_interrupts_the_moves_never_interrupts_undoing_them(fails: dict[tuple[str, str], BaseException]) -> None:
+    """A signal that comes while moves are undone would otherwise look like an undo that failed."""
+    weights = Record(fails=fails)
+
+    def interrupt() -> None:
+        if not fails or ("c", "Offload") in weights.history:  # where a move fails: only once undoing has begun
+            raise InterruptedError("stop")
+
+    with pytest.raises(ApplyError, match="failed: no" if fails else "failed: stop"):
+        apply(weights, MOVES, check=weights.check, interrupt=interrupt)
+    assert weights.where() == dict.fromkeys(NAMES, "Offload")
