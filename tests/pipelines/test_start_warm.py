@@ -260,6 +260,27 @@ def test_whatever_differs_leads_back_to_the_seed_placement(
     assert bool(list(records.iterdir())) == (phase != "Revalidate")
 
 
+@pytest.mark.parametrize(("phase", "after"), [("Warm", "Load"), ("Revalidate", "Warm")])
+def test_a_request_that_fails_in_any_way_leads_back_as_well(
+    until: Callable[..., Start], phase: Phase, after: Phase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not for want of memory alone: a stored placement is no reason for a start to end."""
+    started = until(after)
+    warm_start, preparation = started.startup.warm_start, started.startup.preparation
+    run, failing = preparation.session.pipeline.run, [RuntimeError("CUDNN_STATUS_EXECUTION_FAILED")]
+    monkeypatch.setattr(preparation.session.pipeline, "run", lambda *a, **k: throw(failing) or run(*a, **k))
+    outcome = warm_start.warm() if phase == "Warm" else warm_start.revalidate()
+    assert outcome is (Outcome.DONE if phase == "Warm" else Outcome.STALE)
+    assert "RuntimeError: CUDNN_STATUS_EXECUTION_FAILED" in started.condition("Calibrated").message
+    assert warm_start.stored is None
+    assert preparation.session.placement() == preparation.loaded.seed
+
+
+def throw(once: list[RuntimeError]) -> None:
+    if once:
+        raise once.pop()
+
+
 def test_after_a_failed_proof_the_whole_sequence_runs_and_leaves_a_better_file(
     until: Callable[..., Start], records: Path, earlier: Earlier
 ) -> None:

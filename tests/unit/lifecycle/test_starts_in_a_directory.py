@@ -81,6 +81,15 @@ def test_what_did_not_hold_is_forgotten(store: Store) -> None:
     assert isinstance(store.find(FACTS), str)
 
 
+def test_a_file_that_says_another_fingerprint_is_not_used(store: Store) -> None:
+    """What is forgotten by its fingerprint must be what was found by it."""
+    store.keep(stored())
+    only_file(store).write_text(stored().model_copy(update={"fingerprint": "0" * 32}).text())
+    found = store.find(FACTS)
+    assert isinstance(found, str)
+    assert f"its fingerprint is {'0' * 32}" in found
+
+
 @pytest.mark.parametrize(
     ("changed", "words"),
     [

@@ -10,10 +10,10 @@ import pytest
 from planned_records import MIB, RECORD
 from stowplan_agent.calibration import Machine
 from stowplan_agent.lifecycle.target import Target, choose_target, not_below
-from stowplan_agent.lifecycle.warm_start.suitability import misfit, on_machine, other_parts
+from stowplan_agent.lifecycle.warm_start.suitability import misfit, on_machine, other_parts, other_requests
 from stowplan_agent.planning import cost, seed_placement, solve
 from stowplan_api.contract import PlacementReason
-from stowplan_api.diffusion_deployment import Prefer, Residency
+from stowplan_api.diffusion_deployment import Prefer, Residency, Shape
 from stowplan_api.placement import Placement
 from stowplan_api.record import Component, Group
 
@@ -62,6 +62,17 @@ def test_what_libraries_take_beside_the_allocator_they_will_take_again() -> None
     """Before they have run, less is in use outside than a request will find."""
     fresh = on_machine(RECORD, replace(MACHINE, outside_bytes=0))
     assert fresh.ranks[0].outside_bytes == RECORD.ranks[0].outside_bytes
+
+
+@pytest.mark.parametrize("field", [None, "width", "height", "frames", "steps"])
+def test_a_record_of_other_requests_than_the_declared_ones_is_another_pods(field: str | None) -> None:
+    """By its workloads requests are admitted: one that is larger would let in what was never measured."""
+    known = {"name", "width", "height", "frames", "steps"}
+    declared = [Shape.model_validate(one.model_dump(include=known)) for one in RECORD.workloads]
+    assert other_requests(RECORD, declared) is None
+    if field is not None:
+        declared[0] = declared[0].model_copy(update={field: getattr(declared[0], field) * 2})
+        assert "are declared" in (other_requests(RECORD, declared) or "")
 
 
 def changed(**fields: Any) -> tuple[Component, ...]:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-import torch
-
 from stowplan_agent.lifecycle.errors import StartError
 from stowplan_agent.lifecycle.facts import summary
 from stowplan_agent.lifecycle.measuring import machine_now
@@ -24,7 +22,7 @@ from stowplan_agent.lifecycle.warm_start.key import facts_of
 from stowplan_agent.lifecycle.warm_start.revalidation import Revalidation, prepared_of
 from stowplan_agent.lifecycle.warm_start.store import Store
 from stowplan_agent.lifecycle.warm_start.stored_start import StoredStart
-from stowplan_agent.lifecycle.warm_start.suitability import misfit, on_machine, other_parts
+from stowplan_agent.lifecycle.warm_start.suitability import misfit, on_machine, other_parts, other_requests
 from stowplan_agent.pipeline.request import Stopped
 from stowplan_agent.transaction import Measured
 from stowplan_agent.weights.ledger import Tier
@@ -66,7 +64,8 @@ class WarmStart:
         self.facts = facts_of(survey, self._settings)
         found = "the kill switch is thrown" if self._switch.thrown else self.store.find(self.facts)
         if not isinstance(found, str):
-            problem = misfit(on_machine(found.record, survey.machine), found.placement)
+            problem = other_requests(found.record, self._settings.spec.workload.shapes)
+            problem = problem or misfit(on_machine(found.record, survey.machine), found.placement)
             if problem is None:
                 self.stored = found
                 _log.info("a stored start of %s is tried: %s", found.proven_at, summary(found.placement))
@@ -103,18 +102,10 @@ class WarmStart:
     def warm(self) -> Outcome:
         """One bounded request: the first proof of a stored placement, or what every start begins with."""
         if self.stored is not None:
-            try:
-                digest = self._preparation.warm_as_loaded()
-            except torch.OutOfMemoryError as error:
-                self._give_up(f"the bounded request ran out of memory: {error}")
-            else:
-                reproducible = self._settings.spec.residency.validation.reproducible
-                if self._switch.thrown:
-                    self._give_up(THROWN)
-                elif reproducible and digest != self.stored.bounded_digest:
-                    self._give_up(f"the bounded request gave {digest[:12]} and not {self.stored.bounded_digest[:12]}")
-                else:
-                    return Outcome.REUSED
+            problem = self._problem_when_warmed(self.stored)
+            if problem is None:
+                return Outcome.REUSED
+            self._give_up(problem)
         self._preparation.warm()
         return Outcome.DONE
 
@@ -122,18 +113,11 @@ class WarmStart:
         """One step at full shape against what is stored. Raises `StartError` where not even the seed is reached."""
         stored = self.stored
         assert stored is not None, "only a stored start is revalidated"
-        preparation = self._preparation
-        record = on_machine(stored.record, machine_now(preparation.loaded, self._settings))
-        preparation.take_over(prepared_of(stored, record, preparation))
-        self._revalidation = Revalidation(stored, preparation.prepared, self._settings)
-        try:
-            self._revalidation.prove(self._progress)
-            if self._switch.thrown:
-                raise StartError(PlacementReason.RESIDENCY_DISABLED, THROWN)
-        except StartError as error:
-            if self.store is not None and error.reason is not PlacementReason.RESIDENCY_DISABLED:
+        refuted = self._refuted(stored)
+        if refuted is not None:
+            if self.store is not None and refuted.reason is not PlacementReason.RESIDENCY_DISABLED:
                 self.store.forget(stored.fingerprint)
-            self._give_up(str(error))
+            self._give_up(str(refuted))
             return Outcome.STALE
         self._progress.condition(
             PlacementCondition.CALIBRATED, "True", PlacementReason.REUSED, f"measured and proven at {stored.proven_at}"
@@ -168,6 +152,36 @@ class WarmStart:
         problem = self.store.keep(self.stored) if self.stored is not None else None
         if problem is not None:
             _log.warning("%s", problem)
+
+    def _problem_when_warmed(self, stored: StoredStart) -> str | None:
+        """What the bounded request says against a stored placement; nothing of a request that failed is held."""
+        try:
+            digest = self._preparation.warm_as_loaded()
+        except Stopped:
+            raise
+        except Exception as error:  # the full sequence finds out whether the placement was to blame
+            return f"the bounded request failed: {type(error).__name__}: {error}"
+        if self._switch.thrown:
+            return THROWN
+        if self._settings.spec.residency.validation.reproducible and digest != stored.bounded_digest:
+            return f"the bounded request gave {digest[:12]} and not {stored.bounded_digest[:12]}"
+        return None
+
+    def _refuted(self, stored: StoredStart) -> StartError | None:
+        """Why a stored placement is not proven, holding nothing of what failed; None where it is, and is final."""
+        preparation = self._preparation
+        try:
+            record = on_machine(stored.record, machine_now(preparation.loaded, self._settings))
+            preparation.take_over(prepared_of(stored, record, preparation))
+            self._revalidation = Revalidation(stored, preparation.prepared, self._settings)
+            self._revalidation.prove(self._progress)
+        except Stopped:
+            raise
+        except StartError as error:
+            return StartError(error.reason, str(error))
+        except Exception as error:  # nobody vouches for what a file says, nor for what comes of it
+            return StartError(PlacementReason.VALIDATION_FAILED, f"{type(error).__name__}: {error}")
+        return StartError(PlacementReason.RESIDENCY_DISABLED, THROWN) if self._switch.thrown else None
 
     def _give_up(self, reason: str) -> None:
         self._say(f"the stored start does not hold here: {reason}")

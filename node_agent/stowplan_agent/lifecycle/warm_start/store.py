@@ -73,6 +73,8 @@ class Store:
         start = StoredStart.parse(_text(path), str(path))
         if start.facts != dict(facts):
             raise ContractError(f"{path}: is of another start: {differences(start.facts, facts)}")
+        if start.fingerprint != path.stem:
+            raise ContractError(f"{path}: says that its fingerprint is {start.fingerprint}, and its facts have another")
         return start
 
     def _closest(self, facts: Mapping[str, str]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from stowplan_agent.calibration import Machine
 from stowplan_agent.planning import cost
+from stowplan_api.diffusion_deployment import Shape
 from stowplan_api.placement import Placement
 from stowplan_api.record import CalibrationRecord, Component
 
@@ -30,6 +31,13 @@ def misfit(record: CalibrationRecord, placement: Placement) -> str | None:
     """Which limit of the record the placement breaks, with its numbers; None where it fits."""
     violations = cost(record, placement).violations
     return violations[0].message if violations else None
+
+
+def other_requests(record: CalibrationRecord, shapes: Sequence[Shape]) -> str | None:
+    """In what the workloads, by which requests are admitted, are not the declared shapes; None where they are."""
+    stored = [(one.width, one.height, one.frames, one.steps) for one in record.workloads]
+    declared = [(one.width, one.height, one.frames, one.steps) for one in shapes]
+    return None if stored == declared else f"it was measured for {stored}, and {declared} are declared"
 
 
 def other_parts(found: Sequence[Component], stored: Sequence[Component]) -> str | None:
