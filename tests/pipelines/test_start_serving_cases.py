@@ -207,6 +207,7 @@ def test_requests_of_declared_shapes_are_compared_with_what_was_promised(started
     for seed in range(LEAST):
         service.run(started.request(seed=seed), lambda: False)
         service.run(started.request(width=16, height=16, seed=seed), lambda: False)  # nothing was promised of it
+        service.run(started.request(guidance=1.0, seed=seed), lambda: False)  # half of the passes: nor of this one
     assert watch.drift.seconds is not None and watch.drift.peak is not None
     assert watch.drift.flags == (False, False)
     assert watch.drift.seconds.share == pytest.approx(0, abs=0.02)

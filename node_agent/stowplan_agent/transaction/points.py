@@ -24,12 +24,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import torch
 
 from stowplan_agent.accelerators.announced import EVENT, NEVER_FAIL, operations
+from stowplan_api.residency_placement import Phase
 
+STAGES: Final = frozenset(str(phase).lower() for phase in get_args(Phase)) | {"commit"}
 KINDS: Final = operations() | {"arena", "read", "hook", "report", "activation"}
 SLOW_SECONDS: Final = 0.05
 """How long an operation is held up: long against a copy of a layer, so that orders change."""
@@ -50,7 +52,7 @@ class Point:
     def parse(cls, text: str) -> Point | None:
         """A point in the form that the module's docstring states; None for anything else."""
         match = _POINT.fullmatch(text)
-        if match is None or match[2] not in KINDS:
+        if match is None or match[1] not in STAGES or match[2] not in KINDS:
             return None
         effect = match[5] or "fail"
         if effect == "fail" and match[2] in NEVER_FAIL:

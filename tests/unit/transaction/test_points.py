@@ -33,7 +33,7 @@ def test_a_point_is_written_as_it_is_read(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     ["apply:allocate", "apply:allocate.0", "apply:launch.1", "Apply:copy.1", "apply:copy.1=loud", ":copy.1",
-     "validate:free.1", "apply:copy.1++", "apply.1"],
+     "validate:free.1", "apply:copy.1++", "apply.1", "aply:copy.1", "warm_again:copy.1"],
 )  # fmt: skip
 def test_what_is_no_point_is_not_read(text: str) -> None:
     assert Point.parse(text) is None
