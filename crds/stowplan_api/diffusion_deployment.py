@@ -78,7 +78,7 @@ class Resources(Model):
     memory: PositiveQuantity
     """Host memory a pod, for pins, host copies and shared memory as well."""
     device_memory: PositiveQuantity | None = None
-    """Ceiling on device memory of each rank; required on time-sliced devices; the capacity of an emulated card."""
+    """Ceiling on device memory of each rank; state it on shared (time-sliced) devices; an emulated card's capacity."""
 
 
 class Validation(Model):
