@@ -56,12 +56,18 @@ def counted(
     return tuple(sorted(newest, key=lambda mark: mark.pod))
 
 
-def last_rollback(old: RollbackSummary | None, new: tuple[NewRollback, ...]) -> RollbackSummary | None:
-    """The newest one ever seen: it outlives its pod."""
+def last_rollback(
+    old: RollbackSummary | None, rollout: Rollout, new: tuple[NewRollback, ...]
+) -> RollbackSummary | None:
+    """The newest one ever seen: it outlives its pod.
+
+    By its time only while that pod exists: of pods that are gone every one is older than what is new, whatever it said.
+    """
     if not new:
         return old
     last, before = new[-1], parse_time(old.time) if old is not None else None
-    if before is not None and before > last.time:
+    there = old is not None and any(judged.pod.name == old.pod for judged in rollout.pods)
+    if before is not None and before > last.time and there:
         return old
     return RollbackSummary(
         time=last.rollback.time,

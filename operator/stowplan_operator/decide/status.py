@@ -46,7 +46,7 @@ def status(
         rollbacks=old.rollbacks + len(new),
         counted_rollbacks=counted(old, rollout, new),
         recalibrated=(recalibration(dd) if rollout.complete else "") or old.recalibrated,
-        last_rollback=last_rollback(old.last_rollback, new),
+        last_rollback=last_rollback(old.last_rollback, rollout, new),
         conditions=conditions,
     )
 

@@ -57,6 +57,7 @@ def test_a_rollback_of_the_future_silences_none_of_later_pods() -> None:
     assert [event["reason"] for event in later.events if event["type"] == "Warning"] == ["PlacementRolledBack"]
     assert later.status is not None
     assert later.status["status"]["rollbacks"] == 2
+    assert later.status["status"]["lastRollback"]["pod"] == "wan-7d4-new"
 
 
 def test_a_start_of_the_future_is_not_kept_and_keeps_none_of_now_from_being_kept() -> None:
