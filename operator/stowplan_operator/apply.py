@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from stowplan_api.conditions import shorten
 from stowplan_api.contract import Manager
+from stowplan_operator.allowance import Allowance
 from stowplan_operator.client import ApiError, Client
 from stowplan_operator.decide import ChildWrite, Decision, GateWrite
 from stowplan_operator.differences import would_change
@@ -63,6 +64,7 @@ class Writer:
         self._starts = starts
         self._settled: Remembered[tuple[str, str, str], tuple[str, str]] = Remembered(_REMEMBERED)
         self._posted: Remembered[str, None] = Remembered(_REMEMBERED)
+        self._allowance = Allowance()
 
     async def carry_out(self, decision: Decision) -> Outcome:
         """Write a decision, in its order. Failures are in the outcome; nothing is raised for them."""
@@ -79,8 +81,7 @@ class Writer:
         if void is None or await self._attempt(outcome, self._void(outcome, void), void):
             for child in decision.children:
                 await self._attempt(outcome, self._child(outcome, child), child.manifest)
-        missing = decision.placements
-        await self._side_by_side(self._attempt(outcome, self._placement(outcome, manifest)) for manifest in missing)
+        await self._side_by_side(self._attempt(outcome, self._placement(outcome, one)) for one in decision.placements)
         told = [await self._attempt(outcome, self._event(outcome, event)) for event in decision.events]
         # Written after a lost Event, the status would hide the transition that the Event tells of.
         if decision.status is not None and all(told):
@@ -174,7 +175,8 @@ class Writer:
 
     async def _event(self, outcome: Outcome, manifest: Json) -> None:
         name = manifest["metadata"]["name"]
-        if name in self._posted:
+        pod = (manifest.get("related") or {}).get("uid", name)
+        if name in self._posted or not self._allowance.has(pod, self._now()):
             return
         try:
             await self._client.create(manifest, Manager.WORKLOAD)
@@ -183,6 +185,7 @@ class Writer:
             if error.status != 409:
                 raise
         self._posted.put(name, None)
+        self._allowance.take(pod, self._now())
 
     async def _status(self, outcome: Outcome, manifest: Json) -> None:
         applied = await self._client.apply(manifest, Manager.STATUS, "status")

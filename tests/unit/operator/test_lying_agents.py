@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -15,7 +16,8 @@ from test_starts_kept import Fleet
 from test_stored_starts import CARD_A, WITH_IP, start_of
 from virtual_time import run
 
-from stowplan_operator.kinds import RESIDENCY_PLACEMENT, Json
+from stowplan_operator.allowance import BURST, EVERY, Allowance
+from stowplan_operator.kinds import DIFFUSION_DEPLOYMENT, RESIDENCY_PLACEMENT, Json
 from stowplan_operator.pod import parse_time
 from stowplan_operator.starts import PAUSE, checked
 
@@ -94,6 +96,45 @@ def test_an_agent_that_claims_a_new_boot_all_the_time_is_asked_now_and_then() ->
         await process.stop()
 
     run(scenario())
+
+
+def test_an_agent_that_flaps_has_so_many_events_and_no_more() -> None:
+    dd = deployment_of_user(status={})
+    server = FakeServer(dd, pod(dd, gate=None), placement())
+
+    def claim(number: int) -> Any:
+        def change(raw: Json) -> None:
+            raw["status"]["agent"]["bootId"] = f"boot-{number}"
+            raw["status"]["rollbacks"] = [ROLLBACK | {"time": ago(3600 - 10 * number - k)} for k in range(10)]
+            raw["status"]["conditions"][-1]["status"] = "True" if number % 2 else "False"
+
+        return change
+
+    async def scenario() -> None:
+        process = Process(server)
+        process.start()
+        for number in range(200):
+            server.change(RESIDENCY_PLACEMENT, "wan-7d4-abc", claim(number))
+            await asyncio.sleep(1)
+        await process.stop()
+        told = [request for request in server.writes if request.path.endswith("/events") and request.body]
+        of_the_pod = [request for request in told if request.body and "related" in request.body]
+        assert BURST / 2 < len(of_the_pod) <= BURST + timedelta(seconds=201) / EVERY
+        assert server.get(DIFFUSION_DEPLOYMENT, "wan")["status"]["rollbacks"] > 1_000, "each is counted all the same"
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("pods", [1, 100])
+def test_the_events_of_pods_that_start_roll_back_and_restart_are_all_told(pods: int) -> None:
+    allowance, now = Allowance(), datetime(2026, 3, 1, tzinfo=UTC)
+    for number in range(BURST * pods):
+        assert allowance.has(f"pod-{number % pods}", now)
+        allowance.take(f"pod-{number % pods}", now)
+    assert not allowance.has("pod-0", now)
+    assert allowance.has("pod-0", now + EVERY)
+    allowance.take("pod-0", now + EVERY)
+    assert not allowance.has("pod-0", now + EVERY)
 
 
 def test_a_start_that_is_nested_too_deep_to_read_is_refused() -> None:
