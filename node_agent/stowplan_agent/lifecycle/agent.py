@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 import signal
-import threading
-from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
+from queue import Empty, SimpleQueue
 from typing import Final
 
 from stowplan_agent import __version__
@@ -18,7 +18,7 @@ from stowplan_agent.cluster.boot import new_agent
 from stowplan_agent.cluster.client import PlacementClient, in_cluster
 from stowplan_agent.cluster.identity import PodIdentity
 from stowplan_agent.cluster.local import LocalReporter
-from stowplan_agent.cluster.reporter import Reporter
+from stowplan_agent.cluster.reporter import Reporter, ReporterError
 from stowplan_agent.cluster.status_reporter import StatusReporter
 from stowplan_agent.inventory.frames import frame_contract
 from stowplan_agent.lifecycle.errors import RollbackFailed
@@ -42,7 +42,7 @@ from stowplan_api.contract import ROLLBACK_FAILED_EXIT, PlacementCondition, Plac
 _log = logging.getLogger(__name__)
 FLUSH_SECONDS: Final = 10.0
 PAUSE_SECONDS: Final = 0.5
-"""Between looks, while a request is waited for, at whether the process is to end."""
+"""Between looks, while something is waited for, at whether the process is to end."""
 
 
 class Agent:
@@ -52,9 +52,11 @@ class Agent:
         """``identity`` is None outside a pod: then phases are printed and nothing is written to a cluster."""
         self._settings = settings
         self._identity = identity
-        self._stop = threading.Event()
+        self._stopped = False
         self._switch = KillSwitch(thrown=settings.disabled)
-        self._woken = threading.Event()
+        self._told: SimpleQueue[int] = SimpleQueue()
+        """Signals that came. A handler may run in the middle of anything, an Event's own lock held included: this queue
+        is made for that, and flags are plain."""
         self._stored: StoredStart | None = None
         self._defaults: ServingDefaults | None = None
         self.door = Door()
@@ -67,8 +69,8 @@ class Agent:
         Outside a pod there is nobody to read a status: there a start that failed raises its `StartError`.
         """
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self._told(self._stop.set))
-        signal.signal(signal.SIGUSR1, lambda *_: self._told(self._switch.throw))
+            signal.signal(number, self._hear)
+        signal.signal(signal.SIGUSR1, self._hear)
         app = create_app(self.door, self.queue, self.metrics, lambda: self._defaults, stored=self._stored_start)
         server = start_server(app, self._settings.spec.serving.port)
         reporter = self._reporter()
@@ -81,8 +83,10 @@ class Agent:
             server.stop()
 
     def _start_and_serve(self, reporter: Reporter) -> int:
+        if not self._is_awaited(reporter):
+            return 0
         progress = Progress(reporter, self.door, self.metrics)
-        startup = Startup(self._settings, progress, stop=self._stop.is_set, switch=self._switch)
+        startup = Startup(self._settings, progress, stop=lambda: self._stopped, switch=self._switch)
         try:
             phase = startup.run()
             if phase in SERVING:
@@ -101,17 +105,28 @@ class Agent:
         progress.condition(PlacementCondition.READY, "False", PlacementReason.STOPPING, "the agent was asked to stop")
         return 0
 
-    def _told(self, what: Callable[[], None]) -> None:
-        what()
-        self._woken.set()
+    def _hear(self, number: int, _frame: object) -> None:
+        if number == signal.SIGUSR1:
+            self._switch.throw()
+        else:
+            self._stopped = True
+        self._told.put(number)
+
+    def _is_awaited(self, reporter: Reporter) -> bool:
+        """Wait until the operator has said that there is this pod; False when asked to stop before."""
+        while not self._stopped:
+            with suppress(ReporterError):
+                reporter.read_spec(PAUSE_SECONDS)
+                return True
+        return False
 
     def _until_stopped(self, startup: Startup, progress: Progress) -> None:
         """Serve. The kill switch takes back a plan even now, between two requests; those that wait are served after."""
-        while not self._stop.is_set():
+        while not self._stopped:
             if self._switch.thrown and startup.serves_a_plan:
                 self.door.close("the kill switch was thrown: the seed placement is gone back to")
                 while not self.queue.pause(PAUSE_SECONDS):
-                    if self._stop.is_set():
+                    if self._stopped:
                         return
                 if startup.recall() in SERVING:
                     self._open(startup, progress)
@@ -119,8 +134,8 @@ class Agent:
                     progress.open_door()
                 else:
                     self.queue.stop()  # nobody will serve what waits
-            self._woken.wait()
-            self._woken.clear()
+            with suppress(Empty):  # of two signals at once another thread may get one, and that wakes nobody
+                self._told.get(timeout=PAUSE_SECONDS)
 
     def _open(self, startup: Startup, progress: Progress) -> None:
         spec, checkpoint = self._settings.spec, startup.preparation.checkpoint

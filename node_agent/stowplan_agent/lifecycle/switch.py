@@ -6,7 +6,6 @@ of one. Nothing takes it back but a new process.
 
 from __future__ import annotations
 
-import threading
 from typing import Final
 
 THROWN: Final = "STOWPLAN_DISABLE_AUTO_RESIDENCY is set, or SIGUSR1 came"
@@ -14,19 +13,17 @@ THROWN: Final = "STOWPLAN_DISABLE_AUTO_RESIDENCY is set, or SIGUSR1 came"
 
 
 class KillSwitch:
-    """Thrown once, from any thread or signal handler; asked as often as one likes."""
+    """Thrown once, from any thread or signal handler (so no lock is taken); asked as often as one likes."""
 
     def __init__(self, *, thrown: bool = False) -> None:
         """``thrown``: from the beginning."""
-        self._event = threading.Event()
-        if thrown:
-            self._event.set()
+        self._thrown = thrown
 
     def throw(self) -> None:
         """No adjustment from now on."""
-        self._event.set()
+        self._thrown = True
 
     @property
     def thrown(self) -> bool:
         """Whether it was thrown."""
-        return self._event.is_set()
+        return self._thrown
