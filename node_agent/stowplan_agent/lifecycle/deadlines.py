@@ -53,8 +53,9 @@ def phase_deadlines(
         "Revalidate": FIXED + once,
         "Solve": FIXED,
         "Apply": FIXED + read,
-        "Validate": FIXED + 2 * once,
-        "RollBack": 2 * FIXED + read + 2 * once,
+        # The proof, once more where memory ran out, two more of a reference that may not repeat itself; and one step.
+        "Validate": FIXED + 5 * once,
+        "RollBack": 2 * FIXED + read + 4 * once,
     }
     return computed | _stated(environment.get(DEADLINES, ""))
 

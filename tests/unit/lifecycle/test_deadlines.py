@@ -45,6 +45,14 @@ def test_more_to_read_and_more_to_compute_take_longer() -> None:
     assert phase_deadlines(spec(CLIP, STILL), None, {})["Probe"] > heavy["Probe"]
 
 
+def test_a_proof_has_time_for_every_request_that_it_may_run() -> None:
+    """A card as slow as the rates say runs each in just so long: none of them may be late for that."""
+    computed = phase_deadlines(spec(), None, {})
+    once = computed["Revalidate"] - computed["Solve"]
+    assert computed["Validate"] >= 4.25 * once + 300
+    assert computed["RollBack"] >= 4 * once + 300
+
+
 def test_the_limit_of_the_process_counts_and_not_that_of_the_spec() -> None:
     assert phase_deadlines(spec(), 1 << 30, {})["Load"] < phase_deadlines(spec(), None, {})["Load"]
 
