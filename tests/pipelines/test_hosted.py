@@ -57,6 +57,34 @@ def test_a_request_that_breaks_off_leaves_no_activation_behind(tiny_wan: Path, e
         assert _held(card) - before <= 4 * LATENTS, "a scheduler keeps some latents until the next request, no more"
 
 
+@pytest.mark.parametrize(
+    ("message", "short"),
+    [
+        ("CUDA error: out of memory\nCompile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.", True),
+        ("CUDA driver error: CUDA_ERROR_OUT_OF_MEMORY", True),
+        ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", True),
+        ("cuDNN error: CUDNN_STATUS_ALLOC_FAILED", True),
+        ("cuFFT error: CUFFT_ALLOC_FAILED", True),
+        ("CUDA error: an illegal memory access was encountered", False),
+        ("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED", False),
+    ],
+)
+def test_memory_that_libraries_lack_outside_the_allocator_is_a_shortage_too(
+    tiny_wan: Path, message: str, short: bool
+) -> None:
+    card = EmulatedAccelerator(EmulatedCard(capacity_bytes=1 << 30))
+    hosted = HostedPipeline.load(tiny_wan, "float32", card.device)
+
+    def lacking(_module: torch.nn.Module, _args: object) -> None:
+        raise RuntimeError(message)
+
+    hosted.modules()["transformer"].register_forward_pre_hook(lacking)
+    with card.running(), pytest.raises(RuntimeError) as caught:
+        hosted.run(replace(CLIP, width=32, height=32, frames=5))
+    assert (type(caught.value) is torch.OutOfMemoryError) is short
+    assert str(caught.value) == message
+
+
 def test_weights_that_the_checkpoint_lacks_are_not_made_up(tiny_wan: Path, tmp_path: Path) -> None:
     """transformers fills what it misses with random numbers: other ones in every pod."""
     folder = tmp_path / "wan"

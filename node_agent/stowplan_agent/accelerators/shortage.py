@@ -1,9 +1,12 @@
-"""The numbers in an out-of-memory error.
+"""What is an out-of-memory error, and the numbers in it.
 
 torch's error is a sentence: "Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.53 GiB of which 1.25 GiB is
 free. ...". The emulated card words it alike, so that one reader serves both. Numbers are rounded by torch to two
 decimals; what is short is therefore a lower bound. Under a ceiling (`set_per_process_memory_fraction`) the card may
 have room and the process none: then the sentence goes on with "1.00 GiB allowed; Of the allocated memory ...".
+
+What does not go through torch's allocator says it in other errors: the driver, where a kernel or a stream wants memory,
+and the libraries, for their handles and workspaces.
 """
 
 from __future__ import annotations
@@ -20,6 +23,15 @@ _CEILING: Final = re.compile(
     rf"{_SIZE} allowed; Of the allocated memory {_SIZE} is allocated by PyTorch.*?and {_SIZE} is reserved by PyTorch",
     re.S,
 )
+
+_OUTSIDE: Final = re.compile(r"CUDA error: out of memory|CUDA_ERROR_OUT_OF_MEMORY|CU[A-Z]+_(STATUS_)?ALLOC_FAILED")
+
+
+def is_shortage(error: BaseException) -> bool:
+    """Whether device memory was short, for torch's allocator or for what lies outside it."""
+    if isinstance(error, torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and _OUTSIDE.search(str(error)) is not None
 
 
 def wording(asked: int, capacity: int, free: int, product: str) -> str:

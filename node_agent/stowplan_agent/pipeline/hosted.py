@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from stowplan_agent.accelerators.shortage import is_shortage
 from stowplan_agent.pipeline.adapters import Rewriting, rewrite_within
 from stowplan_agent.pipeline.completeness import LoadError, missing_weights
 from stowplan_agent.pipeline.deferred import Deferred
@@ -96,13 +97,14 @@ class HostedPipeline:
                 output = self._pipeline(**request.arguments(type(self._pipeline).__call__, stop=stop))
         except BaseException as error:
             self._forget()
-            if not isinstance(error, (torch.OutOfMemoryError, Stopped)):
+            short = is_shortage(error)
+            if not short and not isinstance(error, Stopped):
                 raise
             # The traceback's frames hold the request's tensors; without them its memory is free at once. Cleared frames
             # still hold their functions, and these what they close over (torch's calls of modules: their inputs).
             traceback.clear_frames(error.__traceback__)
             error.__traceback__ = error.__context__ = None
-            raise type(error)(*error.args) from None
+            raise (torch.OutOfMemoryError(str(error)) if short else type(error)(*error.args)) from None
         return as_frames(getattr(output, "frames", None) if hasattr(output, "frames") else output.images)
 
     def _forget(self) -> None:

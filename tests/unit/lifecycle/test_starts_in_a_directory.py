@@ -186,7 +186,15 @@ def test_a_file_too_large_to_be_one_is_not_read(store: Store) -> None:
     store.keep(stored())
     with only_file(store).open("r+b") as file:
         file.truncate(9 << 20)
-    assert "has 9437184 bytes" in str(store.find(FACTS))
+    assert "has more than 8388608 bytes" in str(store.find(FACTS))
+
+
+def test_a_pipe_is_not_waited_for(store: Store) -> None:
+    store.keep(stored())
+    path = only_file(store)
+    path.unlink()
+    os.mkfifo(path)
+    assert f"{path}: is no regular file" in str(store.find(FACTS))
 
 
 def raising(number: int) -> Callable[..., Any]:
@@ -220,7 +228,7 @@ def test_a_full_or_read_only_disk_is_a_sentence_and_leaves_what_was_there(
 
 def test_a_directory_that_cannot_be_read_is_a_reason(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     store.keep(stored())
-    monkeypatch.setattr(Path, "read_text", raising(errno.EACCES))
+    monkeypatch.setattr(Path, "open", raising(errno.EACCES))
     assert f"cannot be read ({os.strerror(errno.EACCES)})" in str(store.find(FACTS))
     monkeypatch.setattr(Path, "stat", raising(errno.EACCES))
     assert "cannot be read" in str(store.find(FACTS | {"driver": "1"}))

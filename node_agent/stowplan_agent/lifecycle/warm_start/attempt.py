@@ -64,8 +64,11 @@ class WarmStart:
         self.facts = facts_of(survey, self._settings)
         found = "the kill switch is thrown" if self._switch.thrown else self.store.find(self.facts)
         if not isinstance(found, str):
-            problem = other_requests(found.record, self._settings.spec.workload.shapes)
-            problem = problem or misfit(on_machine(found.record, survey.machine), found.placement)
+            try:
+                problem = other_requests(found.record, self._settings.spec.workload.shapes)
+                problem = problem or misfit(on_machine(found.record, survey.machine), found.placement)
+            except Exception as error:  # whoever wrote the file may have meant harm: it is not tried, and that is all
+                problem = f"its record and placement do not go together ({type(error).__name__}: {error})"
             if problem is None:
                 self.stored = found
                 _log.info("a stored start of %s is tried: %s", found.proven_at, summary(found.placement))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -98,11 +99,18 @@ class Store:
 
 
 def _text(path: Path) -> str:
-    """Raises OSError, and `ContractError` for what is no text of a sane size."""
-    if path.stat().st_size > LARGEST:
-        raise ContractError(f"{path}: has {path.stat().st_size} bytes; a stored start has at most {LARGEST}")
+    """Raises OSError, and `ContractError` for what is no text of a sane size in a regular file.
+
+    One that grows meanwhile is not read to its end, and a pipe, which would be waited for, not at all.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ContractError(f"{path}: is no regular file")
+    with path.open("rb") as file:
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise ContractError(f"{path}: has more than {LARGEST} bytes, the most that a stored start may have")
     try:
-        return path.read_text(encoding="utf-8")
+        return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ContractError(f"{path}: is torn or no text ({error.reason})") from None
 

@@ -87,7 +87,11 @@ class StoredStart(Document):
         if data.get("format") != FORMAT:
             raise ContractError(f"{source}: has format {data.get('format')!r}, and this version reads {FORMAT}")
         digest = data.pop("digest", None)
-        if digest != _digest(data):
+        try:
+            damaged = digest != _digest(data)
+        except RecursionError:
+            raise ContractError(f"{source}: is nested too deep for a stored start") from None
+        if damaged:
             raise ContractError(f"{source}: was changed or damaged: its digest is not that of what it says")
         return cls.from_json(data, source=source)
 
