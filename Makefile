@@ -37,7 +37,7 @@ lint: setup
 	@$(BIN)/lint-imports
 
 test: setup lint
-	@$(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist loadfile tests
+	@$(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder tests
 
 manifests: setup
 	@$(BIN)/python -m stowplan_api

@@ -1,4 +1,8 @@
-"""What all tests share: how they are spread over workers, where there are several (``make test``)."""
+"""What all tests share: how they are spread over workers, where there are several (``make test``).
+
+Files go to workers in the order in which they are collected, which is that of folders: the cluster's and those that
+inject faults, which take minutes each, come first, and the short ones of ``unit`` fill what is left at the end.
+"""
 
 from __future__ import annotations
 

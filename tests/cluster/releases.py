@@ -30,7 +30,14 @@ def definitions(cluster: Cluster) -> list[str]:
 
 
 def clear(cluster: Cluster) -> None:
-    """Remove CRDs that an earlier session left on a local cluster; objects of somebody's are a failure."""
+    """Remove CRDs that earlier tests left on a local cluster; objects of somebody's are a failure.
+
+    Those of a namespace that is on its way out are nobody's: tests delete theirs without waiting.
+    """
+    namespaces = cluster.json("get", "namespaces")["items"]
+    leaving = [f"ns/{one['metadata']['name']}" for one in namespaces if one["status"]["phase"] == "Terminating"]
+    if leaving:
+        cluster.kubectl("wait", "--for=delete", *leaving, "--timeout=120s")
     if definitions(cluster):
         objects = cluster.kubectl("get", "dd,rp", "--all-namespaces", "--output=name")
         if cluster.local is None or objects:
