@@ -143,12 +143,23 @@ def test_what_differs_by_more_than_the_reference_from_itself_is_rolled_back(
     measured: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, startup, progress = begin_again(measured)
-    outputs(measured, monkeypatch, 0.60, 0.48, 0.51, 0.53)  # the last one is the seed's proof, and widens the spread
+    outputs(measured, monkeypatch, 0.60, 0.48, 0.51, 0.55)  # the last one is the seed's proof, and widens the spread
     assert startup.run() == "RolledBack"
     (rollback,) = progress.status.rollbacks
     assert rollback.reason == "OutputDiffers"
     assert rollback.message.endswith("by 0.09, and two runs of the reference itself by 0.03")
     assert startup.prepared.session.placement() == startup.prepared.seed
+
+
+def test_a_seed_further_from_its_own_runs_than_they_can_be_keeps_the_door_shut(
+    measured: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model that does not repeat itself is no excuse for whatever comes out."""
+    _, startup, progress = begin_again(measured)
+    outputs(measured, monkeypatch, 0.60, 0.48, 0.51, 0.60)
+    assert startup.run() == progress.status.phase == "Failed"
+    assert str(startup.error).startswith("the seed placement does not validate either: the output differs")
+    assert not progress.door.open
 
 
 def test_out_of_memory_while_applying_gives_every_byte_back(measured: Start) -> None:

@@ -146,7 +146,8 @@ class Adjustment:
                 raise
             if not self._proof.knows_spread and not self._proof.learn_spread():
                 raise
-            self._proof.widen_spread()
+            if not self._proof.widen_spread():
+                raise
             self._proof.judge(self._progress, timed=False)
 
     @property

@@ -23,7 +23,7 @@ from stowplan_agent.lifecycle.settings import StartSettings
 from stowplan_agent.lifecycle.shapes import describe
 from stowplan_agent.pipeline.hosted import Frames
 from stowplan_agent.planning.limits import reserve_bytes
-from stowplan_agent.transaction import Criteria, Faults, Measured, distance, judge, nearest
+from stowplan_agent.transaction import Criteria, Measured, distance, judge, nearest, perturbed, strays
 from stowplan_agent.weights import LedgerError, Timeline
 from stowplan_api.contract import PlacementReason
 from stowplan_api.plan import Plan
@@ -119,12 +119,16 @@ class Proof:
         """Whether the reference is known not to repeat itself."""
         return bool(self._runs)
 
-    def widen_spread(self) -> None:
-        """What was measured last was the reference itself, in its own placement: one more run of it."""
+    def widen_spread(self) -> bool:
+        """What was measured last in the reference's own placement is one more run of it; False where it cannot be."""
         if self._output is not None:
+            known = self._reference.spread or 0.0
+            if strays(self._output, self._runs, known):
+                return False
             most = max(distance(self._output, run) for run in self._runs)
             self._runs = (*self._runs, self._output)
-            self._reference = replace(self._reference, spread=max(most, self._reference.spread or 0.0))
+            self._reference = replace(self._reference, spread=max(most, known))
+        return True
 
     def _measured(self) -> Measured:
         """What the request gives; the second one where the first ran out of memory, and all of that came back.
@@ -185,14 +189,3 @@ class Proof:
         assert measured.seconds is not None
         progress.metrics.set_predicted(seconds=self.promised_seconds, peak_bytes=declared.peak_bytes)
         progress.metrics.set_measured(seconds=measured.seconds, peak_bytes=measured.peak_bytes)
-
-
-def perturbed(measured: Measured, faults: Faults, capacity_bytes: int) -> Measured:
-    """The measurement, or what an injected fault makes of it."""
-    if faults.fires("validate.output"):
-        measured = replace(measured, digest="0" * len(measured.digest))
-    if faults.fires("validate.seconds") and measured.seconds is not None:
-        measured = replace(measured, seconds=measured.seconds * 10 + 1)
-    if faults.fires("validate.memory"):
-        measured = replace(measured, peak_bytes=capacity_bytes + 1)
-    return measured

@@ -1,11 +1,11 @@
 """A change of placement as a transaction: current less target makes moves; apply, judge, roll back."""
 
 from stowplan_agent.transaction.apply import ApplyError, UndoError, apply
-from stowplan_agent.transaction.faults import FaultError, Faults, InjectedFault
+from stowplan_agent.transaction.faults import FaultError, Faults, InjectedFault, perturbed
 from stowplan_agent.transaction.judgement import Criteria, Finding, Measured, Reference, judge
 from stowplan_agent.transaction.moves import difference, ordered
 from stowplan_agent.transaction.points import Point, Points
-from stowplan_agent.transaction.spread import distance, nearest
+from stowplan_agent.transaction.spread import distance, nearest, strays
 
 __all__ = [
     "ApplyError",
@@ -25,4 +25,6 @@ __all__ = [
     "judge",
     "nearest",
     "ordered",
+    "perturbed",
+    "strays",
 ]

@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import re
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Final
 
 from stowplan_agent.accelerators import Accelerator
 from stowplan_agent.accelerators.announced import announce
+from stowplan_agent.transaction.judgement import Measured
 from stowplan_agent.transaction.points import Point, Points
 
 _NAMED: Final = re.compile(r"apply\.[1-9][0-9]{0,3}|validate\.(output|seconds|memory|run)|rollback")
@@ -78,3 +80,14 @@ class Faults:
         """Raise `InjectedFault` if a fault is pending at this point."""
         if self.fires(point):
             raise InjectedFault(f"fault {point} was injected by STOWPLAN_FAULTS")
+
+
+def perturbed(measured: Measured, faults: Faults, capacity_bytes: int) -> Measured:
+    """The measurement, or what an injected fault makes of it."""
+    if faults.fires("validate.output"):
+        measured = replace(measured, digest="0" * len(measured.digest))
+    if faults.fires("validate.seconds") and measured.seconds is not None:
+        measured = replace(measured, seconds=measured.seconds * 10 + 1)
+    if faults.fires("validate.memory"):
+        measured = replace(measured, peak_bytes=capacity_bytes + 1)
+    return measured

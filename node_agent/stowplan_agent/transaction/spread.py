@@ -7,12 +7,15 @@ then differ by is not ours to choose: it is what the reference differs by from i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 Frames = npt.NDArray[np.float32]
 """Frames, height, width, channels; values from 0 to 1."""
+STRAY: Final = 2
+"""Two runs say roughly how far a third may be from them: up to this many times as far."""
 
 
 def distance(one: Frames, other: Frames) -> float:
@@ -26,3 +29,8 @@ def distance(one: Frames, other: Frames) -> float:
 def nearest(output: Frames, runs: Sequence[Frames]) -> float:
     """How far an output is from the run of the reference that is nearest to it."""
     return min(distance(output, run) for run in runs)
+
+
+def strays(output: Frames, runs: Sequence[Frames], spread: float) -> bool:
+    """Whether an output is too far from all runs to be one of theirs: something has changed, such as a weight."""
+    return nearest(output, runs) > STRAY * spread

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stowplan_agent.transaction import distance, nearest
+from stowplan_agent.transaction import distance, nearest, strays
 from stowplan_agent.transaction.spread import Frames
 
 
@@ -27,3 +27,8 @@ def test_what_cannot_be_compared_is_far_away(other: Frames) -> None:
 
 def test_the_nearest_run_counts() -> None:
     assert nearest(frames(0.5), [frames(0.0), frames(0.25), frames(1.0)]) == 0.25
+
+
+@pytest.mark.parametrize(("value", "away"), [(0.0, False), (0.5, False), (0.51, True), (float("nan"), True)])
+def test_a_run_may_be_twice_as_far_from_others_as_they_are_from_each_other(value: float, away: bool) -> None:
+    assert strays(frames(value), [frames(0.0), frames(-0.25)], 0.25) is away

@@ -16,12 +16,11 @@ from stowplan_agent.lifecycle.errors import StartError
 from stowplan_agent.lifecycle.in_force import make_final, report
 from stowplan_agent.lifecycle.preparation import Preparation, Prepared
 from stowplan_agent.lifecycle.progress import Progress
-from stowplan_agent.lifecycle.proof import perturbed
 from stowplan_agent.lifecycle.settings import StartSettings
 from stowplan_agent.lifecycle.shapes import describe
 from stowplan_agent.lifecycle.warm_start.stored_start import StepReference, StoredCall, StoredStart
 from stowplan_agent.planning.limits import reserve_bytes
-from stowplan_agent.transaction import Criteria, Measured, Reference, judge
+from stowplan_agent.transaction import Criteria, Measured, Reference, judge, perturbed
 from stowplan_agent.weights import LedgerError, Timeline
 from stowplan_agent.weights.timeline import Stretch
 from stowplan_api.contract import PlacementReason
