@@ -7,6 +7,7 @@ start makes of it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from stowplan_agent.lifecycle.deadlines import too_long
 from stowplan_agent.lifecycle.errors import StartError
@@ -15,6 +16,9 @@ from stowplan_agent.lifecycle.watchdog import Watchdog
 from stowplan_agent.pipeline.request import Stopped
 from stowplan_api.contract import PlacementReason
 from stowplan_api.residency_placement import Phase
+
+WAITED_FOR: Final[frozenset[Phase]] = frozenset({"Inventory", "Load"})
+"""Phases that wait for a hub or for storage. Late, they are told of; what has come in the end is no worse for it."""
 
 
 class Interruptions:
@@ -44,7 +48,7 @@ class Interruptions:
 
     def forbidden(self) -> StartError | None:
         """Why what this phase has done must not stand, if it must not."""
-        if self._watchdog.late:
+        if self._watchdog.late and self.phase not in WAITED_FOR:
             message = too_long(self.phase, self._watchdog.deadline(self.phase))
             return StartError(PlacementReason.DEADLINE_EXCEEDED, message)
         if self.switch.thrown and self.phase in ("Apply", "Validate") and self.adjusts():
