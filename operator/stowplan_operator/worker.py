@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from stowplan_operator.apply import Writer
-from stowplan_operator.decide import decide
+from stowplan_operator.decide import closings, decide
 from stowplan_operator.decide.dropped import Dropped
 from stowplan_operator.kinds import DIFFUSION_DEPLOYMENT
 from stowplan_operator.metrics import Metrics
@@ -71,7 +71,12 @@ class Worker:
     async def _pass(self, key: Key) -> str:
         snapshot = self._observed.snapshot(key)
         refusals = self._refusals.get(key, ())
-        decision = decide(snapshot, self._now(), self._settings, refusals, self._dropped())
+        try:
+            decision = decide(snapshot, self._now(), self._settings, refusals, self._dropped())
+        except Exception:
+            # To judge pods takes less than all the rest: whatever that came across, no gate stays open for it.
+            await self._writer.carry_out(closings(snapshot, self._now()))
+            raise
         if snapshot.dd is None:
             self._refusals.pop(key, None)
         outcome = await self._writer.carry_out(decision)

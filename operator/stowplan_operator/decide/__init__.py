@@ -17,7 +17,7 @@ from stowplan_operator.decide.dropped import Dropped
 from stowplan_operator.decide.events import Story, created, gate_changed, readiness_changed, rolled_back, rolling_out
 from stowplan_operator.decide.gate import GatePatch, gate_patch
 from stowplan_operator.decide.placements import missing_placements
-from stowplan_operator.decide.rollout import Rollout, rollout, template_of
+from stowplan_operator.decide.rollout import Rollout, judged_pods, rollout, template_of
 from stowplan_operator.decide.starts import StartsToFetch, starts_to_fetch, voided_starts
 from stowplan_operator.decide.status import old_status, status, to_apply
 from stowplan_operator.decide.trouble import Trouble, trouble
@@ -27,7 +27,7 @@ from stowplan_operator.observed import Snapshot
 from stowplan_operator.render import SpecError, children, read_spec
 from stowplan_operator.settings import Settings
 
-__all__ = ["ChildWrite", "Decision", "GateWrite", "decide"]
+__all__ = ["ChildWrite", "Decision", "GateWrite", "closings", "decide"]
 
 NOTHING_DROPPED: Final = Dropped()
 
@@ -112,6 +112,13 @@ def decide(
         status=to_apply(dd, dropped.kept(status(dd, old, state, new_conditions).to_json(exclude_none=True))),
         fetch=None if spec is None else starts_to_fetch(dd, snapshot.starts, state, spec, now),
     )
+
+
+def closings(snapshot: Snapshot, now: datetime) -> Decision:
+    """Only the gates that must not stand open, by the gate's own rule: for where the whole decision cannot be made."""
+    shut = (judged for judged in judged_pods(snapshot, "") if not judged.gate.open)
+    patches = (gate_patch(judged.pod, judged.gate, now) for judged in shut)
+    return Decision(gates=tuple(GateWrite(patch, None) for patch in patches if patch is not None))
 
 
 def _render(dd: Json, settings: Settings) -> tuple[DiffusionDeploymentSpec | None, tuple[Json, ...], Trouble | None]:

@@ -11,6 +11,7 @@ from observations import deployment_of_user
 from process import RESYNC, Process, condition_of
 from test_faulty_server import POD_NAME, gate_of, play, server_with_a_validated_pod, settle
 
+from stowplan_operator import worker
 from stowplan_operator.kinds import DIFFUSION_DEPLOYMENT, RESIDENCY_PLACEMENT
 
 
@@ -79,5 +80,26 @@ def test_k15_a_parent_that_is_gone_in_mid_reconcile_is_dropped_without_a_word(ca
         answers = [request for request in server.writes if "/diffusiondeployments/" in request.path]
         assert len(answers) <= 2, "no retry"
         assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) <= 1
+
+    play(server, scenario)
+
+
+def test_a_decision_that_cannot_be_made_leaves_no_gate_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the rest of a deployment made us stumble over, pods are judged."""
+    server = server_with_a_validated_pod()
+
+    def stumbles(*_: object, **__: object) -> object:
+        raise ZeroDivisionError
+
+    async def scenario(process: Process) -> None:
+        await settle(server)
+        assert gate_of(server) == "True"
+        monkeypatch.setattr(worker, "decide", stumbles)
+        server.change(RESIDENCY_PLACEMENT, POD_NAME, lambda raw: raw["status"]["conditions"][-1].update(status="False"))
+        await asyncio.sleep(5)
+        assert gate_of(server) == "False"
+        before = len(server.writes)
+        await asyncio.sleep(600)
+        assert len(server.writes) == before, "a gate that is closed is not written again"
 
     play(server, scenario)
