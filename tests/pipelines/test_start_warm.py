@@ -174,6 +174,7 @@ def test_another_version_of_a_program_is_another_fingerprint(
         ({"memory_limit": 4 << 30}, "memory limit"),
         ({"spec": {"residency": {"deviceReserve": "2Mi"}}}, "residency"),
         ({"environment": {"STOWPLAN_EMULATED_FLOPS": "1e9"}}, "STOWPLAN_EMULATED_FLOPS"),
+        ({"environment": {"TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1"}}, "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"),
     ],
 )
 def test_other_limits_or_another_workload_are_another_fingerprint(

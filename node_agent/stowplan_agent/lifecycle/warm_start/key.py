@@ -20,8 +20,10 @@ from stowplan_agent.lifecycle.settings import StartSettings
 from stowplan_agent.lifecycle.survey import Survey
 from stowplan_api.quantity import for_people
 
-PROGRAMS: Final = ("stowplan", "torch", "diffusers", "transformers")
+PROGRAMS: Final = ("stowplan", "torch", "diffusers", "transformers", "accelerate", "safetensors", "tokenizers")
 """Distributions whose other version may compute other bits, or place weights another way."""
+VARIABLES: Final = ("TORCH_", "PYTORCH_", "CUBLAS", "CUDNN", "NVIDIA_TF32", "DIFFUSERS_ATTN")
+"""How variables begin that choose kernels, their precision, or how device memory is taken."""
 DIGITS: Final = 32
 SHOWN: Final = 40
 
@@ -42,7 +44,8 @@ def facts_of(survey: Survey, settings: StartSettings, version: Callable[[str], s
         "residency": _text(spec.residency.to_json()),
     }
     facts |= {name: version(name) for name in PROGRAMS}
-    return facts | {name: value for name in CARD_FIELDS if (value := settings.environment.get(name))}
+    chosen = {name for name in settings.environment if name.startswith(VARIABLES)} | set(CARD_FIELDS)
+    return facts | {name: value for name in sorted(chosen) if (value := settings.environment.get(name))}
 
 
 def fingerprint_of(facts: Mapping[str, str]) -> str:
