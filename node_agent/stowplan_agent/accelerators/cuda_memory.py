@@ -18,6 +18,10 @@ from stowplan_agent.accelerators.interface import MemoryCounters
 ALLOCATOR_VARIABLES: Final = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 """Where torch reads its allocator's settings from (torch notes, "CUDA semantics", "Optimizing memory usage")."""
 
+OWN_GROWTH: Final = 256 << 20
+"""Bytes that libraries may take outside the allocator after the start; half of the least reserve, so that no plan lacks
+them. What lies outside beyond that is another process's, and a ceiling on this one does not shrink for it."""
+
 
 def without_fragments(environment: Mapping[str, str] = os.environ) -> str | None:
     """The settings with which torch's allocator maps memory as it needs it; None where the user has decided.
@@ -58,6 +62,7 @@ class CudaMemory:
         self._activation_peak = 0
         self._reserved_peak = 0
         torch.cuda.reset_peak_memory_stats(device)
+        self._outside_at_start = self.outside_bytes()
         self._hold_ceiling()
 
     def outside_bytes(self) -> int:
@@ -117,7 +122,8 @@ class CudaMemory:
     def _hold_ceiling(self) -> None:
         # Each time, for libraries take kernels and workspaces outside the allocator at first use.
         if self._ceiling:
-            share = ceiling_share(self._total, self._ceiling, self.outside_bytes())
+            outside = min(self.outside_bytes(), self._outside_at_start + OWN_GROWTH)
+            share = ceiling_share(self._total, self._ceiling, outside)
             torch.cuda.set_per_process_memory_fraction(share, self._device)
 
     def _fold(self) -> None:

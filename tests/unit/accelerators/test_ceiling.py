@@ -8,7 +8,13 @@ import pytest
 import torch
 
 from stowplan_agent.accelerators import Accelerator, open_accelerator
-from stowplan_agent.accelerators.cuda_memory import ALLOCATOR_VARIABLES, CudaMemory, ceiling_share, without_fragments
+from stowplan_agent.accelerators.cuda_memory import (
+    ALLOCATOR_VARIABLES,
+    OWN_GROWTH,
+    CudaMemory,
+    ceiling_share,
+    without_fragments,
+)
 from stowplan_agent.accelerators.emulated import EmulatedAccelerator, EmulatedCard
 from stowplan_agent.planning.limits import weight_room
 from unit.planning.examples import GIB, component, interval, made
@@ -84,14 +90,16 @@ def test_a_gpu_is_capped_below_what_another_process_holds(
     assert driver.share * 24 == pytest.approx(allowed)
 
 
-def test_the_ceiling_holds_what_libraries_have_taken_outside_the_allocator_since(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(("taken", "counted"), [(0, 0), (200 * MIB, 200 * MIB), (10 * GIB, OWN_GROWTH)])
+def test_the_ceiling_counts_what_libraries_have_taken_since_and_no_other_process(
+    taken: int, counted: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A second pod that starts on the card takes nothing from the ceiling of the first."""
     driver = Driver(monkeypatch)
     memory = CudaMemory(DEVICE, ceiling_bytes=20 * GIB)
-    driver.free -= GIB
+    driver.free -= taken
     memory.reset_peaks()
-    assert driver.share * 24 == pytest.approx(17)
+    assert driver.share * 24 * GIB == pytest.approx(18 * GIB - counted)
 
 
 def room_of(accelerator: Accelerator) -> int:
