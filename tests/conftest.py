@@ -1,4 +1,4 @@
-"""What all tests share: how they are spread over workers, where there are several (``make test``).
+"""What all tests share: how they are spread over workers, where there are several (``make test``), and a free port.
 
 Files go to workers in the order in which they are collected, which is that of folders: the cluster's and those that
 inject faults, which take minutes each, come first, and the short ones of ``unit`` fill what is left at the end.
@@ -6,6 +6,10 @@ inject faults, which take minutes each, come first, and the short ones of ``unit
 
 from __future__ import annotations
 
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -22,3 +26,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return "cluster" if "cluster" in path.split("/")[:-1] else path
 
     return ByFile(config, log)
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A free port, and the signal handlers as they were before the agent took them."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)}
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        number = probe.getsockname()[1]
+    yield number
+    for name, handler in handlers.items():
+        signal.signal(name, handler)

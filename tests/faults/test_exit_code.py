@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 import socket
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-
-import pytest
 
 from starts import settings_of
 from stowplan_agent.lifecycle.agent import Agent
 from stowplan_api.contract import ROLLBACK_FAILED_EXIT
-
-
-@pytest.fixture
-def port() -> Iterator[int]:
-    """A free port, and the signal handlers as they were before the agent took them."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        number = probe.getsockname()[1]
-    yield number
-    for name, handler in handlers.items():
-        signal.signal(name, handler)
 
 
 def test_a_failed_rollback_ends_the_process_with_its_own_code(checkpoint: Path, port: int) -> None:

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable
 from pathlib import Path
-
-import pytest
 
 from starts import settings_of
 from stowplan_agent.lifecycle.agent import Agent
@@ -18,18 +14,6 @@ from stowplan_agent.serving.requests import GenerationRequest
 
 DEADLINE = 300.0
 REQUEST = GenerationRequest("video", "a boat", None, 32, 32, 1, 1, 7, None)
-
-
-@pytest.fixture
-def port() -> Iterator[int]:
-    """A free port, and the signal handlers as they were before the agent took them."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)}
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        number = probe.getsockname()[1]
-    yield number
-    for name, handler in handlers.items():
-        signal.signal(name, handler)
 
 
 def test_sigusr1_takes_a_serving_plan_back(tiny_wan: Path, port: int) -> None:

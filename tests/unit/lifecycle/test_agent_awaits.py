@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
-from collections.abc import Iterator
-from contextlib import closing
 
 import pytest
 
@@ -43,18 +40,6 @@ class Silent:
 
     def close(self, timeout: float = 5.0) -> None:
         self.closed = True
-
-
-@pytest.fixture
-def port() -> Iterator[int]:
-    """A free port, and the signal handlers as they were before the agent took them."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)}
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        number = probe.getsockname()[1]
-    yield number
-    for name, handler in handlers.items():
-        signal.signal(name, handler)
 
 
 def test_one_that_nobody_knows_yet_ends_when_asked_to(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
