@@ -141,6 +141,7 @@ class Agent:
         spec, checkpoint = self._settings.spec, startup.preparation.checkpoint
         self._defaults = serving_defaults(spec, frame_contract(checkpoint), self._settings.environment)
         self._stored = startup.warm_start.stored
+        self.metrics.set_shapes({(one.width, one.height, one.frames): one.name for one in spec.workload.shapes})
         drift = DriftWatch(self.metrics, progress.drifted)
         service = Service(startup.prepared, spec, checkpoint, self.metrics, drift)
         self.queue.open(service.run, service.admit, service.recover)

@@ -18,6 +18,7 @@ from stowplan_agent.lifecycle.admission import refusal
 from stowplan_agent.lifecycle.prediction import Promise, Size, promises
 from stowplan_agent.lifecycle.preparation import Prepared
 from stowplan_agent.lifecycle.session import timeline_of
+from stowplan_agent.lifecycle.stage_seconds import StageSeconds, streamed_components
 from stowplan_agent.pipeline import PipelineRequest
 from stowplan_agent.pipeline.request import Stopped
 from stowplan_agent.serving.bodies import ServingDefaults
@@ -47,6 +48,11 @@ class Service:
     def promised(self) -> Mapping[Size, tuple[Workload, Promise]]:
         """What was promised of the declared shapes in the placement in force."""
         return promises(self.prepared.record, self.prepared.session.placement())
+
+    @cached_property
+    def streamed(self) -> frozenset[str]:
+        """The components of which the placement in force copies layers in while they run."""
+        return streamed_components(self.prepared.record.components, self.prepared.session.placement())
 
     def admit(self, request: GenerationRequest) -> None:
         """Refuse, with numbers, what is larger than what was measured: the declared shapes, the longest prompt."""
@@ -85,8 +91,9 @@ class Service:
                 guidance=request.guidance,
                 seed=request.seed + number,
             )
+            stages = StageSeconds(session.accelerator, self.streamed)
             try:
-                frames, measured = session.serve(single, timeline_of(self.prepared.record, single), cancelled)
+                frames, measured = session.serve(single, timeline_of(self.prepared.record, single), cancelled, stages)
             except Stopped:
                 raise Cancelled from None
             except torch.OutOfMemoryError as error:
@@ -94,10 +101,9 @@ class Service:
             made.append((np.clip(frames, 0.0, 1.0) * 255.0).round().astype(np.uint8))
             assert measured.seconds is not None
             seconds += measured.seconds
+            self.metrics.observe_stages(stages.seconds(), waited=stages.waited())
             self._compare(single, measured)
-        self.metrics.set_streamed(
-            bytes_total=session.engine.ledger.streamed_bytes, wait_seconds_total=session.accelerator.wait_seconds()
-        )
+        self.metrics.set_streamed(session.engine.ledger.streamed_bytes)
         return GenerationResult(frames=np.concatenate(made), seconds=seconds, fps=FPS)
 
     def _compare(self, request: PipelineRequest, measured: Measured) -> None:

@@ -19,6 +19,7 @@ from stowplan_agent.pipeline import HostedPipeline, PipelineRequest
 from stowplan_agent.pipeline.hosted import Frames
 from stowplan_agent.transaction import Measured
 from stowplan_agent.weights import Timeline, WeightsEngine
+from stowplan_agent.weights.observer import Observer
 from stowplan_agent.weights.timeline import Stretch
 from stowplan_api.diffusion_deployment import Shape
 from stowplan_api.placement import Placement
@@ -90,10 +91,16 @@ class Session:
         self.engine.timeline = timeline
         return self._run(request_of(shape), self.stop)
 
-    def serve(self, request: PipelineRequest, timeline: Timeline, stop: Callable[[], bool]) -> tuple[Frames, Measured]:
-        """Run a user's request; frames, and what was measured."""
+    def serve(
+        self, request: PipelineRequest, timeline: Timeline, stop: Callable[[], bool], observer: Observer | None = None
+    ) -> tuple[Frames, Measured]:
+        """Run a user's request; frames, and what was measured. ``observer`` watches it."""
         self.engine.timeline = timeline
-        measured, frames = self._run(request, stop)
+        self.engine.observer = observer
+        try:
+            measured, frames = self._run(request, stop)
+        finally:
+            self.engine.observer = None
         return frames, measured
 
     def _settle(self) -> None:

@@ -1,7 +1,8 @@
 """The agent's metrics (KUBERNETES.md, Metrics): base units, ``_total`` on counters only, bounded labels.
 
 One registry an agent, never the process-wide default, so that two agents in one test do not meet. Whoever knows a fact
-sets it through a typed method here; values are plain numbers, never device tensors.
+sets it through a typed method here; values are plain numbers, never device tensors. A label takes its values from an
+enumeration, from the placement in force or from the declared shapes: no request can add a series.
 """
 
 from __future__ import annotations
@@ -10,14 +11,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, Summary
 
 from stowplan_agent.serving.drift import Drift
+from stowplan_api.contract import PlacementReason
+from stowplan_api.residency_placement import Phase
 
 RequestStatus = Literal["completed", "failed", "out_of_memory", "cancelled", "refused", "rejected"]
 DeviceKind = Literal["capacity", "reserve", "peak", "used"]
 Tier = Literal["device", "pinned", "pageable"]
 
+Size = tuple[int, int, int]
+"""Width and height in pixels, and frames."""
+OTHER_SHAPE: Final = "other"
+"""What stands for every size that was not declared."""
 _SECONDS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 3600)
 
 
@@ -39,7 +46,7 @@ class AgentMetrics:
         self._placement_metrics()
         self._request_metrics()
         self._streamed = 0
-        self._stream_wait = 0.0
+        self._shapes: Mapping[Size, str] = {}
 
     def _placement_metrics(self) -> None:
         self._device = self._gauge("device_memory_bytes", "Device memory of a rank.", "rank", "kind")
@@ -67,8 +74,15 @@ class AgentMetrics:
         self._queue = self._gauge("queue_requests", "Requests that wait for the pipeline.")
         self._duration = Histogram(
             "stowplan_request_duration_seconds",
-            "Time of completed requests on the device; no warm-up, no waiting in the queue.",
+            "Time of completed requests on the device, by declared shape; no warm-up, no waiting in the queue.",
+            ("shape",),
             buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._stages = Summary(
+            "stowplan_request_stage_seconds",
+            "Time of one request in a component, waiting for its weights included.",
+            ("component",),
             registry=self.registry,
         )
         self._streamed_bytes = self._counter("streamed_bytes", "Weight bytes copied to the device while computing.")
@@ -97,11 +111,11 @@ class AgentMetrics:
         self._pinned.set(held)
         self._pin_budget.set(budget)
 
-    def set_phase_duration(self, phase: str, seconds: float) -> None:
+    def set_phase_duration(self, phase: Phase, seconds: float) -> None:
         """Seconds that a start-up phase took."""
         self._phase.labels(phase).set(seconds)
 
-    def set_phase_deadline(self, phase: str, seconds: float) -> None:
+    def set_phase_deadline(self, phase: Phase, seconds: float) -> None:
         """Seconds that a start-up phase may take."""
         self._deadline.labels(phase).set(seconds)
 
@@ -131,15 +145,21 @@ class AgentMetrics:
                 self._drift.labels(of).set(verdict.share)
                 self._drifted.labels(of).set(int(verdict.drifted))
 
-    def count_rollback(self, reason: str) -> None:
-        """One placement was taken back; ``reason`` is a stable CamelCase word."""
+    def count_rollback(self, reason: PlacementReason) -> None:
+        """One placement was taken back."""
         self._rollbacks.labels(reason).inc()
 
-    def set_streamed(self, *, bytes_total: int, wait_seconds_total: float) -> None:
-        """The engine's running totals since this boot; a total below the last one is a new engine that began at 0."""
-        self._streamed_bytes.inc(_grown(self._streamed, bytes_total))
-        self._stream_wait_seconds.inc(_grown(self._stream_wait, wait_seconds_total))
-        self._streamed, self._stream_wait = bytes_total, wait_seconds_total
+    def set_streamed(self, bytes_total: int) -> None:
+        """The engine's running total since this boot; one below the last is of a new engine that began at 0."""
+        grown = bytes_total - self._streamed
+        self._streamed_bytes.inc(grown if grown >= 0 else bytes_total)
+        self._streamed = bytes_total
+
+    def observe_stages(self, seconds: Mapping[str, float], *, waited: float) -> None:
+        """Where the seconds of one request went, by component; ``waited`` of them compute stood still for weights."""
+        for component, spent in seconds.items():
+            self._stages.labels(component).observe(spent)
+        self._stream_wait_seconds.inc(waited)
 
     def set_queue_requests(self, waiting: int) -> None:
         """Requests that wait now."""
@@ -149,10 +169,12 @@ class AgentMetrics:
         """One request ended so."""
         self._requests.labels(status).inc()
 
-    def observe_request(self, seconds: float) -> None:
-        """Time of one completed request on the device."""
-        self._duration.observe(seconds)
+    def set_shapes(self, shapes: Mapping[Size, str]) -> None:
+        """The declared shapes by size: the only names that requests are told apart by."""
+        self._shapes = dict(shapes)
+        for name in (*self._shapes.values(), OTHER_SHAPE):
+            self._duration.labels(name)
 
-
-def _grown(before: float, now: float) -> float:
-    return now - before if now >= before else now
+    def observe_request(self, seconds: float, size: Size) -> None:
+        """Time of one completed request of this size on the device."""
+        self._duration.labels(self._shapes.get(size, OTHER_SHAPE)).observe(seconds)

@@ -190,7 +190,8 @@ class RequestQueue:
     ) -> None:
         if job.complete(int(self._clock()), result=result, content=content):
             self._metrics.count_request("completed")
-            self._metrics.observe_request(seconds)
+            size = (job.request.width, job.request.height, job.request.frames)
+            self._metrics.observe_request(seconds, size)
 
     def _fail(self, job: Job, error: JobError) -> None:
         if job.fail(int(self._clock()), error):
