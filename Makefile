@@ -1,7 +1,7 @@
 # make demo       sets up everything and runs the main job on a real Kubernetes on this machine
 # make test       sets up everything and passes the tests
 # make lint       ruff, mypy strict, import contracts
-# make manifests  writes what is generated: the CRDs, their templates in the chart, charts/install.yaml
+# make manifests  writes what is generated: the CRDs, their templates, install.yaml, the dashboard
 # make images     builds the operator's image with buildah and runs it on the local cluster (some minutes)
 # make demo-down  removes what the demo made: objects, cluster, links, mounts
 .DEFAULT_GOAL := help
@@ -42,6 +42,7 @@ test: setup lint
 manifests: setup
 	@$(BIN)/python -m stowplan_api
 	@PYTHONPATH=tests $(BIN)/python -m localcluster.install_manifest
+	@PYTHONPATH=charts $(BIN)/python -m dashboard
 
 images: setup
 	@STOWPLAN_IMAGES=1 $(BIN)/python -m pytest tests/cluster/test_images.py

@@ -34,6 +34,7 @@ EVERYTHING: dict[str, Any] = {
     "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}, "interval": "30s"},
     "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}, "interval": "30s"},
     "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}, "runbooks": "https://runbooks.example"},
+    "grafanaDashboard": {"enabled": True, "labels": {"grafana_dashboard": "1"}, "annotations": {"folder": "GPU"}},
     "networkPolicy": {
         "enabled": True,
         "apiServerPorts": [6443],
@@ -124,7 +125,9 @@ def test_only_variables_of_the_contract_are_set() -> None:
 
 
 def test_the_administrators_pod_template_is_a_file_and_a_change_restarts_the_operator() -> None:
-    (config,) = of_kind(template(EVERYTHING), "ConfigMap")
+    (config,) = (
+        item for item in of_kind(template(EVERYTHING), "ConfigMap") if "dashboard" not in item["metadata"]["name"]
+    )
     content = yaml.safe_load(config["data"]["agent-pod-template.yaml"])
     assert content == EVERYTHING["agent"]["podTemplate"]
     path = environment(EVERYTHING)[OperatorEnv.AGENT_POD_TEMPLATE]
