@@ -1,0 +1,140 @@
+"""Ranks that meet: each says a few bytes and hears what every other said, or learns who did not come in time.
+
+For what is set up once: descriptors of shared memory, handles of device memory, barriers. A meeting has a name, so that
+ranks that have come to different points find out at once. Everything that is decided goes through `agreement`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import socket
+import struct
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from stowplan_agent.ranks.errors import RankLost, RanksError
+
+_LENGTH: Final = struct.Struct("!I")
+LONGEST: Final = 64 << 10
+"""Bytes of a contribution: all of them fit into a socket's buffer, so that everybody may speak before he listens."""
+MOST_DESCRIPTORS: Final = 250
+"""A message of the kernel's carries 253 at most (unix(7), SCM_RIGHTS)."""
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What one rank brought: a JSON value, and descriptors that are open in this process now."""
+
+    value: Any
+    descriptors: tuple[int, ...] = ()
+
+
+class Circle:
+    """One connected stream socket to each of the other ranks."""
+
+    def __init__(
+        self,
+        rank: int,
+        sockets: Mapping[int, socket.socket],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        patience: float = 60.0,
+    ) -> None:
+        """``sockets`` by the rank at their other end. ``patience``: seconds that a meeting may take."""
+        self.rank = rank
+        self.ranks = len(sockets) + 1
+        self._sockets = dict(sockets)
+        self._clock = clock
+        self._patience = patience
+
+    def meet(
+        self, name: str, value: Any = None, descriptors: Sequence[int] = (), *, patience: float | None = None
+    ) -> list[Contribution]:
+        """Bring a JSON value and open descriptors, and get every rank's, by rank; one's own descriptors as they are.
+
+        Received descriptors are new ones of this process, which it must close. ``patience`` in seconds, if another than
+        the circle's. Raises `RankLost` for a rank that is
+        gone or does not come in time, `RanksError` for one that has come to another meeting.
+        """
+        message = json.dumps([name, value], separators=(",", ":")).encode()
+        if len(message) > LONGEST or len(descriptors) > MOST_DESCRIPTORS:
+            raise RanksError(
+                f"{name}: {len(message)} bytes and {len(descriptors)} descriptors are more than the {LONGEST} and "
+                f"{MOST_DESCRIPTORS} that a meeting takes; meet several times"
+            )
+        patience = self._patience if patience is None else patience
+        until = self._clock() + patience
+        for rank, peer in self._sockets.items():
+            try:
+                peer.settimeout(patience)
+                socket.send_fds(peer, [_LENGTH.pack(len(message))], descriptors)
+                peer.sendall(message)
+            except OSError as error:
+                raise RankLost(rank, f"rank {rank} is gone before the ranks met for {name!r} ({error})") from error
+        heard = {self.rank: Contribution(value, tuple(descriptors))}
+        try:
+            self._listen(name, until, patience, heard)
+        except BaseException:
+            for rank, contribution in heard.items():
+                if rank != self.rank:
+                    _close(contribution.descriptors)
+            raise
+        return [heard[rank] for rank in range(self.ranks)]
+
+    def close(self) -> None:
+        """Leave: whoever still meets learns that this rank is gone."""
+        for peer in self._sockets.values():
+            peer.close()
+
+    def _listen(self, name: str, until: float, patience: float, heard: dict[int, Contribution]) -> None:
+        with selectors.DefaultSelector() as waiting:
+            for rank, peer in self._sockets.items():
+                waiting.register(peer, selectors.EVENT_READ, rank)
+            while len(heard) < self.ranks:
+                ready = waiting.select(max(0.0, until - self._clock()))
+                if not ready and self._clock() >= until:
+                    silent = min(set(self._sockets) - heard.keys())
+                    raise RankLost(
+                        silent,
+                        f"rank {silent} did not come to {name!r} within {patience:g} s of rank {self.rank}",
+                    )
+                for key, _ in ready:
+                    rank, peer = key.data, self._sockets[key.data]
+                    waiting.unregister(peer)
+                    heard[rank] = self._read(name, rank, peer, until)
+
+    def _read(self, name: str, rank: int, peer: socket.socket, until: float) -> Contribution:
+        descriptors: list[int] = []
+        try:
+            peer.settimeout(max(0.001, until - self._clock()))
+            head, descriptors, _, _ = socket.recv_fds(peer, _LENGTH.size, MOST_DESCRIPTORS)
+            head += _read_exactly(peer, _LENGTH.size - len(head)) if head else b""
+            if not head:
+                raise ConnectionError("its socket was closed")
+            there, value = json.loads(_read_exactly(peer, _LENGTH.unpack(head)[0]))
+        except (OSError, ValueError) as error:
+            _close(descriptors)
+            raise RankLost(rank, f"rank {rank} was lost while the ranks met for {name!r} ({error})") from error
+        if there != name:
+            _close(descriptors)
+            raise RanksError(f"rank {rank} has come to {there!r} and rank {self.rank} to {name!r}: they run apart")
+        return Contribution(value, tuple(descriptors))
+
+
+def _read_exactly(peer: socket.socket, nbytes: int) -> bytes:
+    found = b""
+    while len(found) < nbytes:
+        part = peer.recv(nbytes - len(found))
+        if not part:
+            raise ConnectionError("its socket was closed")
+        found += part
+    return found
+
+
+def _close(descriptors: Sequence[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)

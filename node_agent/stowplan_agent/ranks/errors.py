@@ -1,0 +1,16 @@
+"""What goes wrong between ranks: one sentence each, with the rank and the way out."""
+
+from __future__ import annotations
+
+
+class RanksError(RuntimeError):
+    """Ranks that cannot go on together. The message is one sentence for a user."""
+
+
+class RankLost(RanksError):  # noqa: N818 - the rank is lost, and the name says so
+    """Another rank is gone or silent. ``rank`` is which."""
+
+    def __init__(self, rank: int, message: str) -> None:
+        """``message`` says what was waited for, and how long."""
+        self.rank = rank
+        super().__init__(message)

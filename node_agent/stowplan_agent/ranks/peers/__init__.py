@@ -1,0 +1,6 @@
+"""Bytes from one rank's device to another's: the peer link, real and emulated, and the exchange of shares over it."""
+
+from stowplan_agent.ranks.peers.exchange import Exchange
+from stowplan_agent.ranks.peers.interface import PeerLink, PeerRegion
+
+__all__ = ["Exchange", "PeerLink", "PeerRegion"]

@@ -1,0 +1,109 @@
+"""A layer over the links of all ranks: each fetches its share from the host, and they swap the rest.
+
+The slots of one ring exist on every rank, and rank by rank the same layers pass through the same slots in the same
+order, for all ranks run the same pass. So the bytes of a layer cross each host link once for all ranks together, and
+its seconds are those of a share. A share is passed on piece by piece, so that the swap ends soon after the fetch: with
+two slots, what the swap takes after it is time in which the link stands still. A sharded layer is put together from the
+shards that lie on the devices: no host link at all. Which bytes are whose is said by `shares`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import torch
+
+from stowplan_agent.accelerators import Accelerator, Event
+from stowplan_agent.ranks.peers.interface import PeerLink, PeerRegion
+from stowplan_agent.ranks.shares import piece_count, pieces, shares
+
+PIECE_BYTES: Final = 32 << 20
+"""Long against what it costs to queue a copy and to pass on that it is over, short against a layer."""
+
+
+class Turns:
+    """How many turns there were on a link: one count for all rings that share the counters of a rank."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        self.last = 0
+
+    def next(self, count: int) -> range:
+        """The numbers of so many new turns, from 1."""
+        self.last += count
+        return range(self.last - count + 1, self.last + 1)
+
+
+class Exchange:
+    """The slots of one ring, on all ranks."""
+
+    def __init__(
+        self,
+        name: str,
+        slots: Sequence[torch.Tensor],
+        accelerator: Accelerator,
+        link: PeerLink,
+        turns: Turns,
+        *,
+        piece_bytes: int = PIECE_BYTES,
+    ) -> None:
+        """``slots``: this rank's, of `PeerLink.allocate`; every rank has as many, of the same sizes. All ranks meet."""
+        self._piece_bytes = piece_bytes
+        self.name = name
+        self._slots = list(slots)
+        self._accelerator = accelerator
+        self._link = link
+        self._turns = turns
+        self._regions = link.introduce(name, slots)
+        self._turn_of = [0] * len(self._slots)
+        """The last turn of each slot: it may be written again once every rank has swapped that."""
+
+    def close(self) -> None:
+        """Give the peers' slots up; all ranks meet. This rank's own are its owner's to free."""
+        self._link.part(self.name, self._regions)
+        self._regions = []
+
+    def stream(self, slot: int, host: torch.Tensor, *, pinned: bool, after: Event | None) -> Event:
+        """Queue a layer from its host copy into a slot, not before ``after``; returns the event at which it is whole.
+
+        ``host`` is all of the layer's bytes, of which this rank reads its share; ``pinned`` says whether that is.
+        Every rank calls this for the same layers and slots in the same order. Nothing blocks the host on a GPU.
+        """
+        ranks, rank, buffer = self._link.ranks, self._link.rank, self._slots[slot]
+        count = piece_count(host.nbytes, ranks, self._piece_bytes)
+        parts = [pieces(one, count) for one in shares(host.nbytes, ranks)]
+        arrived = free = self._link.free_of(self._turn_of[slot], after)
+        turns = self._turns.next(count)
+        for turn, own in zip(turns, parts[rank], strict=True):
+            if own.nbytes:
+                arrived = self._accelerator.copy(buffer[own.part], host[own.part], pinned=pinned, after=free)
+            self._link.fetched(turn, arrived)
+        for number, turn in enumerate(turns):
+            for peer in self._others():
+                part = parts[peer][number]
+                if part.nbytes:
+                    source = self._regions[peer][slot]
+                    self._link.pull(buffer[part.part], source, part.start, turn=turn, after=free)
+        self._turn_of[slot] = turns[-1]
+        return self._link.swapped(turns[-1], arrived)
+
+    def assemble(
+        self, slot: int, nbytes: int, own: PeerRegion, shards: Sequence[PeerRegion | None], *, after: Event | None
+    ) -> Event:
+        """Queue a sharded layer of ``nbytes`` into a slot; returns the event at which it is whole.
+
+        ``own`` is this rank's shard as a region of itself, ``shards`` those of all ranks, by rank, its own left out.
+        """
+        parts, buffer = shares(nbytes, self._link.ranks), self._slots[slot]
+        free = self._link.free_of(self._turn_of[slot], after)
+        for peer in (self._link.rank, *self._others()):
+            source = own if peer == self._link.rank else shards[peer]
+            if parts[peer].nbytes and source is not None:
+                self._link.pull(buffer[parts[peer].part], source, 0, turn=0, after=free)
+        return self._link.swapped(0, free)
+
+    def _others(self) -> list[int]:
+        """The peers, the next one first: so that no two ranks pull from the same one at once."""
+        ranks, rank = self._link.ranks, self._link.rank
+        return [(rank + step) % ranks for step in range(1, ranks)]
