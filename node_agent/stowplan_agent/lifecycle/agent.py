@@ -24,6 +24,7 @@ from stowplan_agent.inventory.frames import frame_contract
 from stowplan_agent.lifecycle.errors import RollbackFailed
 from stowplan_agent.lifecycle.phases import SERVING
 from stowplan_agent.lifecycle.progress import Progress
+from stowplan_agent.lifecycle.residency import residency_of
 from stowplan_agent.lifecycle.service import Service, serving_defaults
 from stowplan_agent.lifecycle.settings import StartSettings
 from stowplan_agent.lifecycle.startup import Startup
@@ -33,13 +34,18 @@ from stowplan_agent.pipeline.request import Stopped
 from stowplan_agent.serving.app import create_app
 from stowplan_agent.serving.bodies import ServingDefaults
 from stowplan_agent.serving.door import Door
+from stowplan_agent.serving.drain import ANSWERS, STEP_SECONDS, drain
 from stowplan_agent.serving.drift import DriftWatch
 from stowplan_agent.serving.metrics import AgentMetrics
 from stowplan_agent.serving.queue import RequestQueue
+from stowplan_agent.serving.residency import Residency
 from stowplan_agent.serving.server import start_server
+from stowplan_agent.serving.settings import ServingSettings
+from stowplan_agent.serving.shelf import Shelf
 from stowplan_api.contract import ROLLBACK_FAILED_EXIT, PlacementCondition, PlacementReason
 
 _log = logging.getLogger(__name__)
+ASKED: Final = "the agent was asked to stop"
 FLUSH_SECONDS: Final = 10.0
 PAUSE_SECONDS: Final = 0.5
 """Between looks, while something is waited for, at whether the process is to end."""
@@ -52,7 +58,7 @@ class Agent:
         """``identity`` is None outside a pod: then phases are printed and nothing is written to a cluster."""
         self._settings = settings
         self._identity = identity
-        self._stopped = False
+        self._stopped = self._hurried = False
         self._switch = KillSwitch(thrown=settings.disabled)
         self._told: SimpleQueue[int] = SimpleQueue()
         """Signals that came. A handler may run in the middle of anything, an Event's own lock held included: this queue
@@ -61,7 +67,11 @@ class Agent:
         self._defaults: ServingDefaults | None = None
         self.door = Door()
         self.metrics = AgentMetrics()
-        self.queue = RequestQueue(metrics=self.metrics)
+        self._serving = ServingSettings.read(settings.environment)
+        self.queue = RequestQueue(
+            limit=self._serving.queue_limit, metrics=self.metrics, shelf=Shelf(most_bytes=self._serving.results_bytes)
+        )
+        self._residency: Residency | None = None
 
     def run(self) -> int:
         """Start, serve, and stop at SIGTERM or SIGINT. 0 after a clean stop, 70 if rolling back failed.
@@ -71,22 +81,32 @@ class Agent:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._hear)
         signal.signal(signal.SIGUSR1, self._hear)
-        app = create_app(self.door, self.queue, self.metrics, lambda: self._defaults, stored=self._stored_start)
+        app = create_app(
+            self.door,
+            self.queue,
+            self.metrics,
+            lambda: self._defaults,
+            stored=self._stored_start,
+            residency=lambda: self._residency,
+            deadline=self._serving.deadline,
+        )
         server = start_server(app, self._settings.spec.serving.port)
         reporter = self._reporter()
         try:
             return self._start_and_serve(reporter)
         finally:
             self.door.close("the agent stops")
-            self.queue.stop()
+            self.queue.stop(STEP_SECONDS)
+            server.stop(ANSWERS)
+            self.queue.shelf.close()
             reporter.close(FLUSH_SECONDS)
-            server.stop()
 
     def _start_and_serve(self, reporter: Reporter) -> int:
         if not self._is_awaited(reporter):
             return 0
         progress = Progress(reporter, self.door, self.metrics)
         startup = Startup(self._settings, progress, stop=lambda: self._stopped, switch=self._switch)
+        self._residency = residency_of(startup, progress)
         try:
             phase = startup.run()
             if phase in SERVING:
@@ -96,20 +116,21 @@ class Agent:
                 assert startup.error is not None, "a start that failed knows why"
                 raise startup.error
             self._until_stopped(startup, progress)
+            self._drain(progress)
         except RollbackFailed as error:
             _log.error("%s", error)
             reporter.flush(FLUSH_SECONDS)
             return ROLLBACK_FAILED_EXIT
         except Stopped:
             _log.info("asked to stop during the start")
-        progress.condition(PlacementCondition.READY, "False", PlacementReason.STOPPING, "the agent was asked to stop")
+        progress.condition(PlacementCondition.READY, "False", PlacementReason.STOPPING, ASKED)
         return 0
 
     def _hear(self, number: int, _frame: object) -> None:
         if number == signal.SIGUSR1:
             self._switch.throw()
         else:
-            self._stopped = True
+            self._stopped, self._hurried = True, self._stopped
         self._told.put(number)
 
     def _is_awaited(self, reporter: Reporter) -> bool:
@@ -136,6 +157,11 @@ class Agent:
                     self.queue.stop()  # nobody will serve what waits
             with suppress(Empty):  # of two signals at once another thread may get one, and that wakes nobody
                 self._told.get(timeout=PAUSE_SECONDS)
+
+    def _drain(self, progress: Progress) -> None:
+        progress.condition(PlacementCondition.READY, "False", PlacementReason.STOPPING, ASKED)
+        self.queue.resume()  # nothing was moved yet where the kill switch had it pause
+        drain(self.door, self.queue, self._serving.grace, hurry=lambda: self._hurried)
 
     def _open(self, startup: Startup, progress: Progress) -> None:
         spec, checkpoint = self._settings.spec, startup.preparation.checkpoint

@@ -10,9 +10,8 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Callable
-from typing import Final
 
-from stowplan_agent.serving.jobs import Job, JobError
+from stowplan_agent.serving.jobs import CANCELLED, Job, JobError
 from stowplan_agent.serving.requests import Cancelled, Failed, GenerationRequest, GenerationResult
 
 Run = Callable[[GenerationRequest, Callable[[], bool]], GenerationResult]
@@ -23,21 +22,20 @@ Admit = Callable[[GenerationRequest], None]
 Recover = Callable[[], None]
 """Called on the worker thread after a request failed, when nothing of it is referenced any more."""
 
-CANCELLED: Final = JobError("cancelled", "the request was cancelled")
 _log = logging.getLogger(__name__)
 
 
 def run_one(run: Run, job: Job, finish: Callable[[Job, GenerationResult], None]) -> JobError | None:
     """Run one job and hand its result to ``finish``; or say, in one sentence, why there is none."""
     try:
-        if job.is_cancelled:
-            return CANCELLED
+        if job.cancelled is not None:
+            return job.cancelled
         result = run(job.request, job.poll)
-        if job.is_cancelled:
-            return CANCELLED
+        if job.cancelled is not None:
+            return job.cancelled
         finish(job, result)
     except Cancelled:
-        return CANCELLED
+        return job.cancelled or CANCELLED
     except Failed as error:
         return JobError("failed", str(error))
     except BaseException as error:

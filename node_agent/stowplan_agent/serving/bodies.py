@@ -1,8 +1,9 @@
 """Request bodies: what clients may send, checked, with every default filled in.
 
-Field names and defaults are those of OpenAI's images and videos; steps, seed, negative_prompt, guidance and frames are
-ours. A field we do not know is refused by name: a typing error must not be ignored in silence. Sizes and frames are
-checked against the model's own contract and never rounded: what comes out is what was asked for.
+Field names and defaults are those of OpenAI's images and videos; steps, seed, negative_prompt, guidance, frames and
+deadline are ours. null stands for an absent field, as in OpenAI's own API. A field we do not know is refused by name: a
+typing error must not be ignored in silence. Sizes and frames are checked against the model's own contract and never
+rounded: what comes out is what was asked for.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -51,6 +52,10 @@ Defaults = ServingDefaults | Callable[[], ServingDefaults | None]
 Prompt = Annotated[str, Field(min_length=1, max_length=32_000)]
 Seed = Annotated[int, Field(ge=0, le=(1 << 63) - 1)]
 Guidance = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)]
+SecondsText = Annotated[str, Field(pattern=r"^[0-9]{1,4}(\.[0-9]{1,6})?$")]
+"""OpenAI's clients send seconds as text."""
+LONGEST_DEADLINE: Final = 86_400.0
 
 
 class Body(BaseModel):
@@ -60,34 +65,42 @@ class Body(BaseModel):
 
     prompt: Prompt
     model: str | None = None
-    size: str = Field("auto", description="WIDTHxHEIGHT in pixels; auto takes the deployment's first shape")
+    size: str | None = Field(None, description="WIDTHxHEIGHT in pixels; auto, or absent: the deployment's first shape")
     steps: Annotated[int, Field(ge=1)] | None = None
     seed: Seed | None = Field(None, description="the same seed gives the same output; absent: drawn, and returned")
     negative_prompt: Annotated[str, Field(max_length=32_000)] | None = None
     guidance: Guidance | None = None
+    deadline: Annotated[float, Field(gt=0, le=LONGEST_DEADLINE, allow_inf_nan=False)] | None = Field(
+        None, description="seconds from now, waiting included, after which the request is given up"
+    )
     user: str | None = Field(None, description="accepted for OpenAI clients; not used")
+    safety_identifier: str | None = Field(None, description="accepted for OpenAI clients; not used")
 
 
 class ImageBody(Body):
     """POST /v1/images/generations."""
 
-    n: Annotated[int, Field(ge=1)] = 1
-    response_format: Literal["b64_json"] = "b64_json"
-    output_format: Literal["png"] = "png"
+    n: Annotated[int, Field(ge=1)] | None = Field(None, description="images; absent: one")
+    response_format: Literal["b64_json", "url"] | None = Field(None, description="absent: b64_json")
+    output_format: Literal["png"] | None = None
+    stream: bool | None = Field(None, description="answer with server-sent events: the steps, then the images")
 
 
 class VideoBody(Body):
     """POST /v1/videos."""
 
-    seconds: Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)] | None = None
+    seconds: Seconds | SecondsText | None = None
     frames: Annotated[int, Field(ge=1)] | None = Field(None, description="instead of seconds")
 
 
 def image_request(body: ImageBody, defaults: ServingDefaults, seeds: Seeds) -> GenerationRequest:
     """The complete request for images. Raises ApiError (400, or 404 for another model)."""
     _must_serve("image", body, defaults)
-    _at_most("n", body.n, defaults.max_count)
-    return _request(body, defaults, seeds, frames=1, count=body.n)
+    count = body.n or 1
+    _at_most("n", count, defaults.max_count)
+    if body.stream and body.response_format == "url":
+        raise bad_value("stream gives the images themselves; leave response_format out, or stream", "response_format")
+    return _request(body, defaults, seeds, frames=1, count=count)
 
 
 def video_request(body: VideoBody, defaults: ServingDefaults, seeds: Seeds) -> GenerationRequest:
@@ -125,8 +138,8 @@ def _must_serve(kind: Kind, body: Body, defaults: ServingDefaults) -> None:
         )
 
 
-def _size(text: str, defaults: ServingDefaults) -> tuple[int, int]:
-    if text == "auto":
+def _size(text: str | None, defaults: ServingDefaults) -> tuple[int, int]:
+    if text is None or text == "auto":
         return defaults.width, defaults.height
     match = re.fullmatch(r"([1-9][0-9]{0,6})x([1-9][0-9]{0,6})", text, re.ASCII)
     if match is None:
@@ -148,12 +161,12 @@ def _frames(body: VideoBody, defaults: ServingDefaults) -> int:
     if body.frames is not None and body.seconds is not None:
         raise bad_value("seconds and frames are both set; give one of them", "seconds")
     if body.seconds is not None:
-        frames = max(0, round(body.seconds * defaults.fps / stride)) * stride + 1
+        seconds = float(body.seconds)
+        frames = max(0, round(seconds * defaults.fps / stride)) * stride + 1
         limit = defaults.max_frames
         if frames > limit:
             raise bad_value(
-                f"seconds {body.seconds:g} is {frames} frames at {defaults.fps} a second; the most is {limit}",
-                "seconds",
+                f"seconds {seconds:g} is {frames} frames at {defaults.fps} a second; the most is {limit}", "seconds"
             )
         return frames
     frames = defaults.frames if body.frames is None else body.frames

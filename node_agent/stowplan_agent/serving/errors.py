@@ -1,19 +1,32 @@
-"""Errors as OpenAI clients expect them: {"error": {"message", "type", "param", "code"}}, one sentence each."""
+"""Errors as OpenAI clients expect them: {"error": {"message", "type", "param", "code"}}, one sentence each.
+
+OpenAI's clients send a request again by themselves after 408, 409, 429 and 5xx. Where that would only repeat the
+failure the answer says so (``x-should-retry: false``), and where it would help it says when (``Retry-After``).
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from stowplan_agent.serving.jobs import JobError
-from stowplan_agent.serving.queue import Closed, Full
+from stowplan_agent.serving.jobs import ErrorCode, JobError
+from stowplan_agent.serving.queue import STOPPING, Closed, Full
 from stowplan_agent.serving.requests import Refused
 
 INVALID: Final = "invalid_request_error"
-_STATUS: Final = {"cancelled": 499, "failed": 500, "out_of_memory": 500}
+_STATUS: Final[dict[ErrorCode, int]] = {
+    "cancelled": 499,
+    "failed": 500,
+    "out_of_memory": 500,
+    "deadline_exceeded": 408,
+    "stopping": 503,
+}
+AGAIN_AFTER_STOP: Final = 1
+"""Seconds: another replica answers at once."""
 
 
 class ApiError(Exception):
@@ -32,13 +45,18 @@ class ApiError(Exception):
         super().__init__(message)
         self.status, self.message, self.code, self.param, self.type = status, message, code, param, type_
         self.retry_after = retry_after
-        """Seconds, for the Retry-After header."""
+        """Seconds, for the Retry-After header; None where sending the same again gives the same answer."""
+
+    def body(self) -> dict[str, str | None]:
+        """What is within ``error``."""
+        return {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
 
     def response(self) -> JSONResponse:
         """The HTTP answer."""
-        body = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
-        headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
-        return JSONResponse({"error": body}, self.status, headers)
+        headers = {"x-should-retry": "false"} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
+        if self.code == "stopping":
+            headers["Connection"] = "close"  # a pool's next connection goes to a replica that stays
+        return JSONResponse({"error": self.body()}, self.status, headers)
 
 
 def bad_value(message: str, param: str | None = None, code: str = "invalid_value") -> ApiError:
@@ -47,15 +65,22 @@ def bad_value(message: str, param: str | None = None, code: str = "invalid_value
 
 
 def not_ready(phase: str, message: str) -> ApiError:
-    """503: the placement of this boot is not validated yet, or the server stops."""
+    """503: the placement of this boot is not validated yet."""
     reason = f": {message}" if message else ""
     text = f"the server is not ready (phase {phase}){reason}; ask again when GET /health answers 200"
     return ApiError(503, text, code="not_ready", type_="server_error", retry_after=5)
 
 
+def stopping() -> ApiError:
+    """503: the server ends what it has begun, and takes nothing more."""
+    text = "the server is stopping and takes no more requests; send it again, to another replica if there is one"
+    return ApiError(503, text, code="stopping", type_="server_error", retry_after=AGAIN_AFTER_STOP)
+
+
 def of_job(error: JobError) -> ApiError:
-    """A job that failed: 500, or 499 when it was cancelled."""
-    return ApiError(_STATUS[error.code], error.message, code=error.code, type_="server_error")
+    """A job that failed: 500; 499, 408 or 503 when it was cancelled, by whom."""
+    retry_after = AGAIN_AFTER_STOP if error.code == STOPPING.code else None
+    return ApiError(_STATUS[error.code], error.message, code=error.code, type_="server_error", retry_after=retry_after)
 
 
 def of_submit(error: Closed | Full | Refused, phase: str) -> ApiError:
@@ -74,6 +99,12 @@ def install(app: FastAPI) -> None:
         assert isinstance(error, ApiError)
         return error.response()
 
+    async def parameters(request: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, RequestValidationError)
+        first = error.errors()[0]
+        name = str(first["loc"][-1])
+        return bad_value(f"{name} is {str(first['input'])[:60]!r}: {first['msg'].lower()}", name).response()
+
     async def routers(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
         code = "not_found" if error.status_code == 404 else "invalid_request"
@@ -89,5 +120,6 @@ def install(app: FastAPI) -> None:
         return ApiError(500, message, code="internal_error", type_="server_error").response()
 
     app.add_exception_handler(ApiError, own)
+    app.add_exception_handler(RequestValidationError, parameters)
     app.add_exception_handler(HTTPException, routers)
     app.add_exception_handler(Exception, unforeseen)

@@ -6,16 +6,18 @@ after that: no exception, whose traceback would hold the device tensors of its f
 
 from __future__ import annotations
 
+import secrets
 import threading
-import uuid
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
-from stowplan_agent.serving.requests import GenerationRequest, GenerationResult
+from stowplan_agent.serving.contents import Content
+from stowplan_agent.serving.requests import GenerationRequest
 
 JobStatus = Literal["queued", "in_progress", "completed", "failed"]
-ErrorCode = Literal["failed", "out_of_memory", "cancelled"]
+ErrorCode = Literal["failed", "out_of_memory", "cancelled", "deadline_exceeded", "stopping"]
 
 
 @dataclass(frozen=True)
@@ -26,27 +28,37 @@ class JobError:
     message: str
 
 
-class Job:
-    """One submitted request. Clients read and cancel; ``begin``, ``complete`` and ``fail`` belong to the queue."""
+CANCELLED: Final = JobError("cancelled", "the request was cancelled")
 
-    def __init__(self, request: GenerationRequest, created_at: int, withdraw: Callable[[Job], None]) -> None:
-        self.id = f"{request.kind}_{uuid.uuid4().hex}"
+
+class Job:
+    """One submitted request. Clients read, follow and cancel; what begins and ends it belongs to the queue."""
+
+    def __init__(
+        self, request: GenerationRequest, created_at: int, withdraw: Callable[[Job], None], *, kept: bool = False
+    ) -> None:
+        self.id = f"{request.kind}_{time.time_ns():016x}{secrets.token_hex(8)}"
+        """Sorts by age, so that pages of a list hold while what is on them is deleted."""
         self.request = request
         self.created_at = created_at
         """Unix seconds."""
+        self.kept = kept
+        """Whether its content goes to the shelf; else it lives as long as whoever waits for it."""
         self.completed_at: int | None = None
         self.status: JobStatus = "queued"
         self.error: JobError | None = None
-        self.result: GenerationResult | None = None
-        """The images of a completed image request. A video keeps its encoded bytes only."""
-        self.content: bytes | None = None
-        """The MP4 of a completed video request."""
+        self.content: Content | None = None
+        """What a completed job made."""
+        self.collected = False
+        """Whether its client has been told how it ended, and given what it made."""
         self._withdraw = withdraw
         self._lock = threading.Lock()
-        self._cancel = threading.Event()
         self._done = threading.Event()
+        self._cancelled: JobError | None = None
+        self._followers = 0
         self._polls = 0
         self._callbacks: list[Callable[[], None]] = []
+        self._watchers: list[Callable[[], None]] = []
 
     @property
     def done(self) -> bool:
@@ -54,26 +66,48 @@ class Job:
         return self._done.is_set()
 
     @property
-    def progress(self) -> int:
-        """Percent: steps begun of steps asked for, as seen by the poll between steps; 100 only when completed."""
-        if self.status == "completed":
-            return 100
-        return min(99, 100 * self._polls // self.request.steps)
+    def step(self) -> int:
+        """Steps done, over all images of the request, as seen by the poll between steps."""
+        return min(self._polls, self.request.all_steps)
 
     @property
-    def is_cancelled(self) -> bool:
-        """Whether somebody asked for its end."""
-        return self._cancel.is_set()
+    def progress(self) -> int:
+        """Percent of the steps; 100 only when completed."""
+        return 100 if self.status == "completed" else min(99, 100 * self.step // self.request.all_steps)
 
-    def cancel(self) -> None:
+    @property
+    def cancelled(self) -> JobError | None:
+        """Why somebody asked for its end, if anybody did."""
+        return self._cancelled
+
+    def cancel(self, why: JobError = CANCELLED) -> None:
         """Ask for its end: at once while it waits, within one step while it runs, no effect afterwards."""
-        self._cancel.set()
+        with self._lock:
+            self._cancelled = self._cancelled or why
+        self._withdraw(self)
+
+    def follow(self) -> bool:
+        """One more client waits for its end; False where it is too late, as the job is to end without a result."""
+        with self._lock:
+            if self._cancelled is not None or self.status == "failed":
+                return False
+            self._followers += 1
+            return True
+
+    def leave(self) -> None:
+        """A client no longer waits. A job that nobody waits for any more is cancelled."""
+        with self._lock:
+            self._followers -= 1
+            if self._followers or self._done.is_set():
+                return
+            self._cancelled = self._cancelled or CANCELLED
         self._withdraw(self)
 
     def poll(self) -> bool:
         """Whether to stop; called by the run callable once after each step, which is what progress counts."""
         self._polls += 1
-        return self._cancel.is_set()
+        self._tell()
+        return self._cancelled is not None
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until it has ended, at most ``timeout`` seconds; whether it has."""
@@ -87,34 +121,44 @@ class Job:
                 return
         callback()
 
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back whenever it begins, steps or ends, from whatever thread does it; returns what takes that back."""
+        with self._lock:
+            self._watchers.append(callback)
+
+        def unwatch() -> None:
+            with self._lock:
+                self._watchers.remove(callback)
+
+        return unwatch
+
     def begin(self) -> None:
         """The worker has taken it."""
         self.status = "in_progress"
+        self._tell()
 
-    def complete(self, now: int, *, result: GenerationResult | None = None, content: bytes | None = None) -> bool:
+    def complete(self, now: int, content: Content) -> bool:
         """End well at Unix second ``now``; False, and nothing changes, when it had ended before."""
-        return self._end(now, "completed", None, result, content)
+        return self._end(now, "completed", None, content)
 
     def fail(self, now: int, error: JobError) -> bool:
         """End badly at Unix second ``now``; False, and nothing changes, when it had ended before."""
-        return self._end(now, "failed", error, None, None)
+        return self._end(now, "failed", error, None)
 
-    def _end(
-        self,
-        now: int,
-        status: JobStatus,
-        error: JobError | None,
-        result: GenerationResult | None,
-        content: bytes | None,
-    ) -> bool:
+    def _end(self, now: int, status: JobStatus, error: JobError | None, content: Content | None) -> bool:
         with self._lock:
             if self._done.is_set():
                 return False
-            self.result, self.content, self.error = result, content, error
+            self.content, self.error = content, error
             self.completed_at = now
             self.status = status
             self._done.set()
             callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             callback()
+        self._tell()
         return True
+
+    def _tell(self) -> None:
+        for callback in tuple(self._watchers):
+            callback()

@@ -33,7 +33,7 @@ async def read_body(kind: type[AnyBody], request: Request) -> AnyBody:
 
 async def _read(kind: type[AnyBody], request: Request) -> AnyBody:
     if request.headers.get("content-type", "").startswith("multipart/form-data"):
-        return checked(kind, await _form(request))
+        return checked(kind, await _form(request), strict=False)
     data = bytearray()
     async for chunk in request.stream():
         data += chunk
@@ -45,10 +45,10 @@ async def _read(kind: type[AnyBody], request: Request) -> AnyBody:
         raise bad_value("the body is not JSON; send one JSON object with at least a prompt") from None
 
 
-def checked(kind: type[AnyBody], data: object) -> AnyBody:
-    """Plain data as a body. Raises ApiError (400)."""
+def checked(kind: type[AnyBody], data: object, *, strict: bool = True) -> AnyBody:
+    """Plain data as a body; what is not ``strict`` may be text that reads as a number. Raises ApiError (400)."""
     try:
-        return kind.model_validate(data)
+        return kind.model_validate(data, strict=strict)
     except ValidationError as error:
         raise _sentence(kind, error) from None
 
@@ -70,7 +70,7 @@ async def _form(request: Request) -> object:
 
 def _sentence(kind: type[Body], error: ValidationError) -> ApiError:
     first = error.errors(include_url=False)[0]
-    field = ".".join(str(part) for part in first["loc"]) or None
+    field = str(first["loc"][0]) if first["loc"] else None  # bodies are flat: what follows names a part of a union
     if field is None:
         return bad_value("the body must be one JSON object with at least a prompt")
     if first["type"] == "extra_forbidden":

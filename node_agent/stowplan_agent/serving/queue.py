@@ -3,25 +3,26 @@
 One worker thread owns the pipeline, because there is one device and diffusers pipelines keep state while they run. The
 queue is there before the pipeline is: it starts closed, and the lifecycle opens it with the run and admission callables
 of the validated placement. Whatever a request does (fails, runs out of memory, is cancelled), the next one runs.
-Videos are encoded on a second thread, so that the device does not wait for an encoder.
+Results are encoded on a second thread (`endings`), so that the device does not wait for an encoder.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final
 
-from stowplan_agent.serving import media
-from stowplan_agent.serving.attempt import CANCELLED, Admit, Recover, Run, give_back, run_one
-from stowplan_agent.serving.jobs import Job, JobError
-from stowplan_agent.serving.metrics import AgentMetrics, RequestStatus
-from stowplan_agent.serving.requests import GenerationRequest, GenerationResult, Refused
+from stowplan_agent.serving.attempt import Admit, Recover, Run, give_back, run_one
+from stowplan_agent.serving.endings import Endings
+from stowplan_agent.serving.jobs import CANCELLED, Job, JobError
+from stowplan_agent.serving.metrics import AgentMetrics
+from stowplan_agent.serving.requests import GenerationRequest, Refused
+from stowplan_agent.serving.shelf import Shelf
 
-_log = logging.getLogger(__name__)
+STOPPING: Final = JobError("stopping", "the server stops before this request could be finished; send it again")
+QUEUE_LIMIT: Final = 16
 
 
 class Closed(Exception):  # noqa: N818 - an outcome, named as one
@@ -45,26 +46,31 @@ class RequestQueue:
         self,
         run: Run | None = None,
         admit: Admit | None = None,
-        limit: int = 16,
+        limit: int = QUEUE_LIMIT,
         *,
         metrics: AgentMetrics | None = None,
         clock: Callable[[], float] = time.time,
+        shelf: Shelf | None = None,
     ) -> None:
         self.limit = limit
         """Requests that may wait; the one that runs is not counted."""
+        self.shelf = Shelf() if shelf is None else shelf
+        """Where jobs that are kept are found again."""
         self._metrics = metrics or AgentMetrics()
         self._clock = clock
+        self._endings = Endings(self.shelf, self._metrics, clock, self._ended)
         self._changed = threading.Condition()
         self._waiting: deque[Job] = deque()
         self._running: Job | None = None
-        self._last_seconds = 1.0
+        self._open: set[Job] = set()
+        """Jobs that have not ended: they wait, run, or are encoded."""
         self._run: Run | None = None
         self._admit: Admit = lambda request: None
         self._recover: Recover = lambda: None
+        self.is_shut = False
+        """Whether nothing is taken any more."""
         self._stopping = self._paused = False
         self._worker: threading.Thread | None = None
-        self._encoder = ThreadPoolExecutor(1, thread_name_prefix="stowplan-encode")
-        self._encoding: Future[None] | None = None
         if run is not None:
             self.open(run, admit or self._admit)
 
@@ -92,8 +98,21 @@ class RequestQueue:
             self._paused = False
             self._changed.notify_all()
 
-    def submit(self, request: GenerationRequest) -> Job:
-        """Queue a request. Raises `Closed`, `Refused` (does not fit) or `Full`; then nothing was queued."""
+    def shut(self) -> None:
+        """Take nothing more, for good; what waits and what runs goes on."""
+        with self._changed:
+            self.is_shut = True
+
+    def wait_until_idle(self, timeout: float) -> bool:
+        """Block until every job has ended, at most ``timeout`` seconds; whether they have."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._open, timeout)
+
+    def submit(self, request: GenerationRequest, *, kept: bool = False) -> Job:
+        """Queue a request; its job goes to the shelf if it is a video or is ``kept``.
+
+        Raises `Closed`, `Refused` (does not fit) or `Full`; then nothing was queued.
+        """
         if self._run is None:
             raise Closed("no pipeline is ready yet")
         try:
@@ -102,12 +121,15 @@ class RequestQueue:
             self._metrics.count_request("refused")
             raise
         with self._changed:
-            if self._run is None:
+            if self._run is None or self.is_shut:
                 raise Closed("the server is stopping")
             if len(self._waiting) >= self.limit:
                 self._metrics.count_request("rejected")
-                raise Full(len(self._waiting), self.limit, max(1, min(600, round(self._last_seconds))))
-            job = Job(request, int(self._clock()), self._withdraw)
+                raise Full(len(self._waiting), self.limit, max(1, min(600, round(self._endings.last_seconds))))
+            job = Job(request, int(self._clock()), self._withdraw, kept=kept or request.kind == "video")
+            if job.kept:
+                self.shelf.put(job)
+            self._open.add(job)
             self._waiting.append(job)
             self._metrics.set_queue_requests(len(self._waiting))
             self._changed.notify_all()
@@ -120,19 +142,25 @@ class RequestQueue:
             return len(self._waiting)
 
     def stop(self, timeout: float = 30.0) -> bool:
-        """Cancel everything, take nothing more, wait at most ``timeout`` seconds for the worker; whether it ended."""
+        """End everything and take nothing more; whether the worker has ended after ``timeout`` seconds.
+
+        What waits fails at once, what runs after its step, or with the timeout: then every job has ended.
+        """
+        until = time.monotonic() + timeout
         with self._changed:
-            self._stopping, self._run = True, None
-            jobs = [*self._waiting, *([self._running] if self._running else [])]
+            self.is_shut = self._stopping = True
+            self._run = None
             self._changed.notify_all()
+            jobs = list(self._open)
         for job in jobs:
-            job.cancel()
+            job.cancel(STOPPING)
         if self._worker is not None:
             self._worker.join(timeout)
-            if self._worker.is_alive():
-                return False
-        self._encoder.shutdown(wait=True)
-        return True
+        ended = self._worker is None or not self._worker.is_alive()
+        ended = self._endings.stop(max(0.0, until - time.monotonic())) and ended
+        for job in jobs:
+            self._endings.fail(job, STOPPING)
+        return ended
 
     def _withdraw(self, job: Job) -> None:
         """End a cancelled job now if it still waits; one that runs ends at its next poll."""
@@ -141,7 +169,12 @@ class RequestQueue:
                 return
             self._waiting.remove(job)
             self._metrics.set_queue_requests(len(self._waiting))
-        self._fail(job, CANCELLED)
+        self._endings.fail(job, job.cancelled or CANCELLED)
+
+    def _ended(self, job: Job) -> None:
+        with self._changed:
+            self._open.discard(job)
+            self._changed.notify_all()
 
     def _work(self) -> None:
         while self._one():
@@ -157,43 +190,11 @@ class RequestQueue:
             run, recover = self._run, self._recover
             self._metrics.set_queue_requests(len(self._waiting))
         job.begin()
-        error = run_one(run, job, self._finish)
+        error = run_one(run, job, self._endings.finish)
         if error is not None:
             give_back(recover)
-            self._fail(job, error)
+            self._endings.fail(job, error)
         with self._changed:
             self._running = None
             self._changed.notify_all()
         return True
-
-    def _finish(self, job: Job, result: GenerationResult) -> None:
-        """Hand a good result to whoever waits; a video by way of the encoder, at most one of them behind."""
-        self._last_seconds = result.seconds
-        if job.request.kind == "image":
-            self._complete(job, result.seconds, result=result)
-            return
-        if self._encoding is not None:
-            self._encoding.result()
-        self._encoding = self._encoder.submit(self._encode, job, result)
-
-    def _encode(self, job: Job, result: GenerationResult) -> None:
-        try:
-            content = media.mp4(result.frames, result.fps)
-        except Exception as error:
-            _log.exception("encoding %s failed", job.id)
-            self._fail(job, JobError("failed", f"the video could not be encoded: {error}"))
-        else:
-            self._complete(job, result.seconds, content=content)
-
-    def _complete(
-        self, job: Job, seconds: float, *, result: GenerationResult | None = None, content: bytes | None = None
-    ) -> None:
-        if job.complete(int(self._clock()), result=result, content=content):
-            self._metrics.count_request("completed")
-            size = (job.request.width, job.request.height, job.request.frames)
-            self._metrics.observe_request(seconds, size)
-
-    def _fail(self, job: Job, error: JobError) -> None:
-        if job.fail(int(self._clock()), error):
-            status: RequestStatus = error.code
-            self._metrics.count_request(status)

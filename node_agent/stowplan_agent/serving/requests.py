@@ -35,6 +35,11 @@ class GenerationRequest:
     count: int = 1
     """Images of one prompt; always 1 for a video."""
 
+    @property
+    def all_steps(self) -> int:
+        """Steps over all of its images."""
+        return self.steps * self.count
+
 
 @dataclass(frozen=True, eq=False)
 class GenerationResult:

@@ -1,57 +1,169 @@
-"""Where video jobs are found again by their id, within a bound.
+"""Where jobs are found again by their id, and their files, within bounds.
 
-Finished videos live in host memory, which the pod's limit charges, so the shelf is bounded in number and in bytes; the
-oldest finished job is dropped first. Jobs that still wait or run are never dropped: the queue bounds those.
+What was made is kept on disk, so that it costs no memory of the pod, and the disk is bounded too: the oldest finished
+job makes room for a newer one. Jobs that still wait or run are never dropped: the queue bounds those. A file has an
+owner at every moment; whoever takes a job off the shelf takes its files with it, even those that are being written.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
 
 from stowplan_agent.serving.jobs import Job
+from stowplan_agent.serving.requests import Cancelled, Failed, Kind
+from stowplan_agent.serving.results_folder import ResultsFolder
 
-MOST_JOBS = 64
-MOST_BYTES = 256 << 20
+MOST_JOBS: Final = 256
+MOST_BYTES: Final = 1 << 30
 
 
 class Shelf:
-    """Video jobs by id, oldest first. Safe to use from any thread."""
+    """Jobs by id, oldest first. Safe to use from any thread."""
 
-    def __init__(self, most_jobs: int = MOST_JOBS, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(
+        self, most_jobs: int = MOST_JOBS, most_bytes: int = MOST_BYTES, folder: ResultsFolder | None = None
+    ) -> None:
         self.most_jobs = most_jobs
         """Finished jobs kept."""
         self.most_bytes = most_bytes
-        """Bytes of finished videos kept; the newest one is kept even if it alone is larger."""
-        self._lock = threading.Lock()
+        """Bytes of files, those that are being written included."""
+        self._folder = folder or ResultsFolder()
+        self._changed = threading.Condition()
         self._jobs: dict[str, Job] = {}
+        self._files: dict[str, list[Path]] = {}
+        self._bytes: dict[str, int] = {}
 
     def put(self, job: Job) -> None:
         """Add a job, and drop what no longer fits each time one ends."""
-        with self._lock:
+        with self._changed:
             self._jobs[job.id] = job
         job.when_done(self._trim)
 
     def get(self, job_id: str) -> Job | None:
         """The job of an id, or None when there is none or it was dropped."""
-        with self._lock:
+        with self._changed:
             return self._jobs.get(job_id)
 
     def take(self, job_id: str) -> Job | None:
-        """Remove and return the job of an id, or None."""
-        with self._lock:
-            return self._jobs.pop(job_id, None)
+        """Remove and return the job of an id, or None. Its files are gone."""
+        with self._changed:
+            job = self._jobs.pop(job_id, None)
+            files = self._let_go(job_id)
+            self._changed.notify_all()
+        _erase(files)
+        return job
+
+    def page(self, kind: Kind, after: str | None, limit: int, *, newest_first: bool) -> tuple[list[Job], bool]:
+        """At most ``limit`` jobs of a kind behind the id ``after`` in the order asked for; and whether there are more.
+
+        ``after`` need not be there any more: ids sort by age.
+        """
+        with self._changed:
+            jobs = [job for job in self._jobs.values() if job.request.kind == kind]
+        jobs.sort(key=lambda job: job.id, reverse=newest_first)
+        if after is not None:
+            jobs = [job for job in jobs if (job.id < after if newest_first else job.id > after)]
+        return jobs[:limit], len(jobs) > limit
+
+    def store(self, job: Job, parts: Sequence[bytes], suffix: str) -> tuple[Path, ...]:
+        """Write what a job made, a file a part, after room was made for it.
+
+        Raises `Failed` where there is no room, and `Cancelled` where the job was taken off the shelf meanwhile.
+        """
+        need = sum(map(len, parts))
+        if need > self.most_bytes:
+            raise Failed(f"the result has {need} bytes and all results may have {self.most_bytes}; ask for less")
+        with self._changed:
+            if job.id not in self._jobs:
+                raise Cancelled
+            doomed = self._make_room(need)
+            self._bytes[job.id] = need
+            files = self._files[job.id] = []
+        _erase(doomed)
+        try:
+            for index, part in enumerate(parts):
+                path = self._folder.path / f"{job.id}-{index}{suffix}"
+                files.append(path)
+                path.write_bytes(part)
+        except OSError as error:
+            self.erase(job)
+            raise Failed(f"the result cannot be stored: {error.strerror or error}; free the server's disk") from None
+        with self._changed:
+            if job.id in self._jobs:
+                return tuple(files)
+        _erase(files)
+        raise Cancelled
+
+    def erase(self, job: Job) -> None:
+        """Remove the files of a job, which stays."""
+        with self._changed:
+            files = self._let_go(job.id)
+        _erase(files)
+
+    def collect(self, job: Job) -> None:
+        """The client of a job knows how it ended, and has what it made."""
+        with self._changed:
+            job.collected = True
+            self._changed.notify_all()
+
+    def wait_until_collected(self, since: float, timeout: float) -> bool:
+        """Block until no job waits, runs, or ended at or after Unix second ``since`` without having been collected.
+
+        At most ``timeout`` seconds; whether it is so.
+        """
+        with self._changed:
+            return self._changed.wait_for(lambda: not any(_owed(job, since) for job in self._jobs.values()), timeout)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of all files."""
+        with self._changed:
+            return sum(self._bytes.values())
 
     def __len__(self) -> int:
-        with self._lock:
+        with self._changed:
             return len(self._jobs)
 
+    def close(self) -> None:
+        """Remove every file."""
+        with self._changed:
+            self._files, self._bytes = {}, {}
+        self._folder.close()
+
     def _trim(self) -> None:
-        with self._lock:
+        with self._changed:
             finished = [job for job in self._jobs.values() if job.done]
-            held = sum(len(job.content or b"") for job in finished)
-            for job in finished[:-1]:
-                if len(finished) <= self.most_jobs and held <= self.most_bytes:
-                    return
-                del self._jobs[job.id]
-                finished = finished[1:]
-                held -= len(job.content or b"")
+            surplus = finished[: max(0, len(finished) - self.most_jobs)]
+            doomed = [path for job in surplus for path in self._drop(job)]
+            self._changed.notify_all()
+        _erase(doomed)
+
+    def _make_room(self, need: int) -> list[Path]:
+        room = self.most_bytes - sum(self._bytes.values())
+        doomed: list[Path] = []
+        for job in [job for job in self._jobs.values() if job.done and job.id in self._bytes]:
+            if room >= need:
+                break
+            room += self._bytes[job.id]
+            doomed += self._drop(job)
+        return doomed
+
+    def _drop(self, job: Job) -> list[Path]:
+        del self._jobs[job.id]
+        return self._let_go(job.id)
+
+    def _let_go(self, job_id: str) -> list[Path]:
+        self._bytes.pop(job_id, None)
+        return self._files.pop(job_id, [])
+
+
+def _owed(job: Job, since: float) -> bool:
+    return not job.collected and (job.completed_at is None or job.completed_at >= int(since))
+
+
+def _erase(files: Iterable[Path]) -> None:
+    for path in files:
+        path.unlink(missing_ok=True)

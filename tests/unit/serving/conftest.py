@@ -116,8 +116,8 @@ class Served:
 
 def serve(defaults: ServingDefaults, shelf: Shelf | None = None) -> Iterator[Served]:
     door, metrics = Door(), AgentMetrics()
-    queue = RequestQueue(limit=2, metrics=metrics)
-    app = create_app(door, queue, metrics, defaults, shelf=shelf, seeds=lambda: 7)
+    queue = RequestQueue(limit=2, metrics=metrics, shelf=shelf)
+    app = create_app(door, queue, metrics, defaults, seeds=lambda: 7)
     server = start_server(app, 0)
     with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=DEADLINE, trust_env=False) as client:
         served = Served(client, server.port, door, queue, metrics, SyntheticPipeline())
@@ -125,6 +125,7 @@ def serve(defaults: ServingDefaults, shelf: Shelf | None = None) -> Iterator[Ser
         served.pipeline.release()
     assert queue.stop(DEADLINE)
     assert server.stop()
+    queue.shelf.close()
 
 
 @pytest.fixture

@@ -35,7 +35,12 @@ def test_a_prompt_alone_takes_every_default() -> None:
 def test_everything_that_is_said_is_taken() -> None:
     wanted = video(size="640x352", frames=17, steps=3, seed=0, negative_prompt="dogs", guidance=0, model="wan")
     assert wanted == GenerationRequest("video", "a cat", "dogs", 640, 352, 17, 3, 0, 0.0)
-    assert image(n=3, user="u", response_format="b64_json", size="auto").count == 3
+    assert image(n=3, user="u", response_format="b64_json", size="auto", safety_identifier="s").count == 3
+
+
+def test_null_stands_for_an_absent_field() -> None:
+    assert video(**dict.fromkeys(set(VideoBody.model_fields) - {"prompt"})) == video()
+    assert image(**dict.fromkeys(set(ImageBody.model_fields) - {"prompt"})) == image()
 
 
 @pytest.mark.parametrize(("seconds", "frames"), [("5", 81), (5, 81), (1, 17), (0.01, 1), (2.3, 37), (7.5, 121)])
@@ -62,6 +67,7 @@ def test_seconds_are_the_nearest_frames_of_the_contract(seconds: object, frames:
         ({"frames": -5}, "frames", "greater than or equal to 1"),
         ({"frames": 125}, "frames", "above the limit of 121"),
         ({"frames": 17, "seconds": 1}, "seconds", "give one of them"),
+        ({"seconds": "soon"}, "seconds", "valid number"),
         ({"seconds": 60}, "seconds", "the most is 121"),
         ({"seconds": float("nan")}, "seconds", "finite"),
         ({"steps": 0}, "steps", "greater than or equal to 1"),
@@ -86,7 +92,12 @@ def test_bad_videos_are_refused_in_one_sentence(body: dict[str, Any], param: str
     [
         ({"n": 0}, "n", "greater than or equal to 1"),
         ({"n": 11}, "n", "above the limit of 10"),
-        ({"response_format": "url"}, "response_format", "b64_json"),
+        ({"response_format": "base64"}, "response_format", "b64_json"),
+        ({"response_format": "url", "stream": True}, "response_format", "leave response_format out"),
+        ({"n": "2"}, "n", "valid integer"),
+        ({"n": True}, "n", "valid integer"),
+        ({"deadline": 0}, "deadline", "greater than 0"),
+        ({"deadline": 1e9}, "deadline", "less than or equal to 86400"),
         ({"output_format": "webp"}, "output_format", "png"),
         ({"frames": 5}, "frames", "is not known"),
     ],

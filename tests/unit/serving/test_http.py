@@ -328,7 +328,7 @@ def test_stopping_ends_an_open_request_and_frees_the_port(pipeline: Any, image_d
     assert not queue.stop(timeout=0)
     pipeline.release()
     client.join(DEADLINE)
-    assert status == [499]
+    assert status == [503]
     assert server.stop() and not server.alive
     assert start_server(create_app(door, queue, metrics, image_defaults), server.port).stop()
     assert queue.stop(DEADLINE)

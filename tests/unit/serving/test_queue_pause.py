@@ -56,4 +56,4 @@ def test_a_paused_queue_stops_like_any_other(pipeline: Any) -> None:
     assert queue.pause(DEADLINE)
     job = queue.submit(request("never"))
     assert queue.stop(DEADLINE)
-    assert job.error is not None and job.error.code == "cancelled"
+    assert job.error is not None and job.error.code == "stopping"
