@@ -96,6 +96,17 @@ class MemoryContract(Subject):
         assert accelerator.staging_bytes == locked
         accelerator.free(buffer)
 
+    def test_to_expect_fills_is_a_hint_that_changes_no_byte(self, accelerator: Accelerator) -> None:
+        buffer, host = accelerator.allocate(3 * MIB), pattern(3 * MIB)
+        for _ in range(2):
+            accelerator.expect_fills()
+            accelerator.wait(accelerator.fill(buffer, Numbers(host), after=None))
+            assert torch.equal(back(accelerator, buffer), host)
+            accelerator.expect_fills()
+            accelerator.trim()
+            assert accelerator.staging_bytes == 0
+        accelerator.free(buffer)
+
     def test_what_is_trimmed_is_taken_again_by_the_next_copy(self, accelerator: Accelerator) -> None:
         buffer = accelerator.allocate(3 * MIB)
         for number in range(2):

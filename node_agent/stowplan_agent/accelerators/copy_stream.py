@@ -22,13 +22,16 @@ class Fence(Protocol):
 
 
 class CopyStream(Protocol):
-    """What is asked of a stream. Its users call from one thread at a time."""
+    """What is asked of a stream. All but `send` and `set_fence` is called from one thread at a time."""
 
     def current(self) -> AbstractContextManager[Any]:
         """Make this stream the calling thread's own: `send` is called within."""
 
     def wait(self, event: Event) -> None:
         """Let the stream wait for an event."""
+
+    def has_passed(self, event: Event) -> bool:
+        """Whether an event that `wait` would wait for has happened. The host does not wait."""
 
     def send(self, destination: torch.Tensor, source: torch.Tensor, *, blocking: bool) -> None:
         """Queue one copy from the host; ``blocking`` for memory that is not pinned."""
@@ -60,6 +63,10 @@ class CudaCopyStream:
     def wait(self, event: torch.cuda.Event) -> None:
         """Queued; the host goes on."""
         self.stream.wait_event(event)
+
+    def has_passed(self, event: torch.cuda.Event) -> bool:
+        """One cudaEventQuery."""
+        return bool(event.query())
 
     def send(self, destination: torch.Tensor, source: torch.Tensor, *, blocking: bool) -> None:
         """One cudaMemcpyAsync; a blocking one waits for its end, as the driver reads pageable memory."""

@@ -84,10 +84,10 @@ class CudaAccelerator(Accelerator):
     ) -> CudaEvent:
         """Queue a copy; the host goes on. Where no memory can be locked, a pageable copy is the driver's and blocks."""
         check_length(destination, source)
-        after = _on_compute(after)
+        in_turn, after = isinstance(after, StagedCopy), _on_compute(after)
         straight = pinned or not self._staging.open()
         if not straight:
-            return self._staging.queue(StagedCopy(destination, MemorySource(source), after=after))
+            return self._staging.queue(StagedCopy(destination, MemorySource(source), after=after, in_turn=in_turn))
         if self._staging.busy or self._staging.closed:
             turn = StagedCopy(destination, None, after=after, straight=source, blocking=not pinned)
             return self._staging.queue(turn)
@@ -101,7 +101,12 @@ class CudaAccelerator(Accelerator):
         """Queue a fill for the staging ring; the host goes on."""
         check_length(destination, source)
         self._staging.open()
-        return self._staging.queue(StagedCopy(destination, source, after=_on_compute(after)))
+        in_turn = isinstance(after, StagedCopy)
+        return self._staging.queue(StagedCopy(destination, source, after=_on_compute(after), in_turn=in_turn))
+
+    def expect_fills(self) -> None:
+        """Open the staging ring, on a thread."""
+        self._staging.prepare()
 
     def read_back(self, destination: torch.Tensor, source: torch.Tensor) -> None:
         """A blocking copy to the host."""

@@ -93,6 +93,9 @@ class EmulatedAccelerator(Accelerator):
         check_length(destination, source)
         return self._queue(partial(source.read, 0, destination), destination.nbytes, self.card.pageable_rate, after)
 
+    def expect_fills(self) -> None:
+        """They need nothing."""
+
     def _queue(
         self, work: Callable[[], object], nbytes: int, rate: float, after: EmulatedEvent | None
     ) -> EmulatedEvent:

@@ -110,6 +110,10 @@ class Accelerator(ABC):
         """
 
     @abstractmethod
+    def expect_fills(self) -> None:
+        """Fills come soon: what they need is taken meanwhile. A hint; whatever fails here fails again in `fill`."""
+
+    @abstractmethod
     def read_back(self, destination: torch.Tensor, source: torch.Tensor) -> None:
         """Copy device bytes to the host and wait for them: off the hot path only."""
 

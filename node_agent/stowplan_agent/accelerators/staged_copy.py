@@ -35,8 +35,8 @@ class StagedCopy:
     """A queued copy. With a `ByteSource` it goes piece by piece; with ``straight`` only its turn is waited for."""
 
     __slots__ = (
-        "_end", "_on_stream", "after", "begun", "blocking", "cancelled", "destination", "error", "filled", "nbytes",
-        "next", "reading", "source", "storage", "straight",
+        "_end", "_on_stream", "after", "begun", "blocking", "cancelled", "destination", "error", "filled", "in_turn",
+        "nbytes", "next", "reading", "source", "storage", "straight",
     )  # fmt: skip
 
     def __init__(
@@ -47,8 +47,12 @@ class StagedCopy:
         after: Event | None,
         straight: torch.Tensor | None = None,
         blocking: bool = False,
+        in_turn: bool = False,
     ) -> None:
-        """Either ``source``, or ``straight``: a host tensor that is sent as a whole, by a ``blocking`` call or not."""
+        """Either ``source``, or ``straight``: a host tensor that is sent as a whole, by a ``blocking`` call or not.
+
+        ``in_turn``: not before the copies that were queued before it, whatever buffers they go to.
+        """
         self.destination = destination
         self.storage = destination.untyped_storage().data_ptr()
         self.nbytes = destination.nbytes
@@ -56,11 +60,12 @@ class StagedCopy:
         self.straight = straight
         self.blocking = blocking
         self.after = after
+        self.in_turn = in_turn
         self.begun = False
         self.cancelled = False
         self.error: BaseException | None = None
         self.next = 0 if source is not None else self.nbytes  # the first byte that no thread has taken
-        self.reading = 0  # pieces that threads read into now
+        self.reading = 0  # pieces that threads read into now, or put on the stream
         self.filled: list[tuple[Piece, int, int]] = []  # pieces that are read but not on the stream: start, length
         self._end: Any = None
         self._on_stream = threading.Event()

@@ -3,7 +3,7 @@
 The driver copies pageable memory with one thread and blocks the host meanwhile (6 to 10 GB/s on a link of 55). Here
 several threads fill pinned pieces, and each piece goes out on the copy stream as soon as it is full. Promises:
 
-- Copies reach the stream in the order in which they were queued; pieces of one copy in any order.
+- Copies end in the order in which they were queued, and never overtake one into the same buffer; pieces in any order.
 - The host waits for nothing but `StagedCopy.end`, `settle`, and the reads under way in `cancel` and `close`.
 - A copy that fails harms no other one, and leaves every piece usable.
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import torch
@@ -54,6 +54,8 @@ class Staging:
         self._work = threading.Condition(self._lock)
         self._read = threading.Condition(self._lock)
         self._order = StagingOrder(stream)
+        self._opening = threading.RLock()
+        self._opener: threading.Thread | None = None
         self.closed = False
         self._threads: list[threading.Thread] = []
 
@@ -69,12 +71,21 @@ class Staging:
 
     def open(self) -> bool:
         """Take the memory and start the threads, once; returns whether the driver has locked the memory."""
-        if self._order.memory is None and not self.closed:
-            self._start_threads()  # first: without one, whoever waits for a copy would wait for ever
-            self._order.memory = StagingMemory(
-                self._pin, self._stream.fence, ring_bytes=self._ring_bytes, piece_bytes=self._piece_bytes
-            )
+        with self._opening:
+            if self._order.memory is None and not self.closed:
+                self._start_threads()  # first: without one, whoever waits for a copy would wait for ever
+                self._order.memory = StagingMemory(
+                    self._pin, self._stream.fence, ring_bytes=self._ring_bytes, piece_bytes=self._piece_bytes
+                )
         return self.locked_bytes > 0
+
+    def prepare(self) -> None:
+        """Begin to `open` on a thread; whoever calls that then waits for the rest. What fails, fails there again."""
+        if self._opener is None and not self.closed:
+            opener = threading.Thread(target=self._open_quietly, name="staging-opener", daemon=True)
+            with suppress(RuntimeError):  # no thread more: `open` does it all
+                opener.start()
+                self._opener = opener
 
     def queue(self, copy: StagedCopy) -> StagedCopy:
         """Queue a copy; the ring must be open, unless it goes straight. Raises RuntimeError once the ring is closed."""
@@ -90,15 +101,14 @@ class Staging:
         if not self.busy:
             return
         with self._stream.current(), self._lock:
-            stopped = [copy for copy in self._order.queued if copy.storage == storage]
-            for copy in stopped:
+            for copy in (stopped := [copy for copy in self._order.queued if copy.storage == storage]):
                 copy.cancel()
             while any(copy.reading for copy in stopped):
                 self._read.wait()
             for copy in stopped:
                 self._order.send(copy, begin=False)
             self._order.advance()
-            self._work.notify(self._unused())
+            self._stir()
 
     def settle(self) -> None:
         """Wait until every queued copy is on the stream."""
@@ -123,13 +133,19 @@ class Staging:
                 copy.fail(RuntimeError("the staging ring was closed before all bytes were copied"))
             self._work.notify_all()
             self._order.advance()
-        if threading.current_thread() in self._threads:
+        if threading.current_thread() in (*self._threads, self._opener):
             return  # the collector closes an abandoned ring from inside: the memory goes with the process
+        if self._opener is not None:
+            self._opener.join()  # first: it may be starting the others
         for thread in self._threads:
             thread.join()
         if self._order.memory is not None:
             self._stream.synchronize()
             self._order.memory.release(self._unpin)
+
+    def _open_quietly(self) -> None:
+        with suppress(Exception), self._stream.current():
+            self.open()
 
     def _start_threads(self) -> None:
         """As many as there may be; raises RuntimeError where not even one may."""
@@ -168,9 +184,17 @@ class Staging:
             # Without this frame, which would keep the copy alive for as long as its error.
             failure = error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
         with self._lock:
-            self._order.filled(copy, piece, start, nbytes, failure)
-            self._work.notify(self._unused())
-            self._read.notify_all()
+            if not self._order.filled(copy, piece, start, nbytes, failure):
+                self._stir()
+                return
+        try:
+            self._order.put(copy, piece, start, nbytes)
+        except Exception as error:
+            failure = error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
+        with self._lock:
+            self._order.done(copy, piece, failure)
+            self._stir()
 
-    def _unused(self) -> int:
-        return 0 if self._order.memory is None else len(self._order.memory.unused)
+    def _stir(self) -> None:
+        self._work.notify(self._order.takeable())
+        self._read.notify_all()

@@ -15,7 +15,8 @@ import torch
 from stowplan_agent.accelerators import Accelerator
 from stowplan_agent.weights.adoption import AdoptionError, check_apart, survey, take_over
 from stowplan_agent.weights.component import ManagedComponent
-from stowplan_agent.weights.hooks import Hooks
+from stowplan_agent.weights.entry import Seed
+from stowplan_agent.weights.hooks import Hooks, Listener
 from stowplan_agent.weights.ledger import Ledger
 from stowplan_agent.weights.loading.files import MappedFiles
 from stowplan_agent.weights.loading.source import ConvertedFrom, Origin
@@ -47,14 +48,28 @@ def admit(
     }
 
 
-def bring_in(component: ManagedComponent, hooks: Hooks, entry: ComponentPlacement, rank: int) -> None:
+def destinations(
+    new: Mapping[str, ManagedComponent], seed: Seed, accelerator: Accelerator
+) -> dict[str, ComponentPlacement]:
+    """Where new components are to be loaded to, by name; the device hears of it where that is the device."""
+    entries = {entry.name: entry for entry in seed([part.describe() for part in new.values()]).components}
+    if any(entries[name].mode != "Offload" for name in new):
+        accelerator.expect_fills()
+    return entries
+
+
+def bring_in(
+    component: ManagedComponent, listener: Listener, accelerator: Accelerator, entry: ComponentPlacement, rank: int
+) -> Hooks:
     """Hook a new component and load it to where its entry says: both, or neither. Raises as `place` does."""
+    hooks = Hooks(component.name, component.module, listener, accelerator.device)
     hooks.install(component.lengths())
     try:
         component.place(entry, rank)
     except BaseException:
         hooks.remove()
         raise
+    return hooks
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 import torch
 
 from stowplan_agent.accelerators import Accelerator
+from stowplan_agent.weights.device_copies import load_all
 from stowplan_agent.weights.entry import Roles, check_entry, roles_of
 from stowplan_agent.weights.host_copies import make_host_copies
 from stowplan_agent.weights.keyed_units import KeyedUnits
@@ -181,12 +182,7 @@ class ManagedComponent(KeyedUnits):
             for unit in self.units():
                 if unit.host is not None and (unit in roles.pinned) is wanted:
                     unit.host.set_pinned(wanted)
-        for unit in roles.permanent:  # all of it first: the driver's allocations stand in the way of running copies
-            unit.reserve()
-        for unit in roles.permanent:
-            unit.load()
-        for unit in roles.permanent:
-            unit.arrive()
+        load_all(roles.permanent)
         return roles
 
     def _dismiss(self, unit: Unit) -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import torch
 
 from stowplan_agent.accelerators import Accelerator
-from stowplan_agent.weights.admission import admit, bring_in, collector_paused
+from stowplan_agent.weights.admission import admit, bring_in, collector_paused, destinations
 from stowplan_agent.weights.audit import check_host
 from stowplan_agent.weights.calls import Calls, plain
 from stowplan_agent.weights.component import ManagedComponent
@@ -72,11 +72,10 @@ class WeightsEngine:
             check_manager(name, module, self._calls)
         with collector_paused():
             new = admit(modules, self._components, self.accelerator, self.ledger, converted_from)
-            entries = {entry.name: entry for entry in seed([part.describe() for part in new.values()]).components}
+            entries = destinations(new, seed, self.accelerator)
             for name, component in new.items():
-                hooks = Hooks(name, component.module, self._calls, self.accelerator.device)
-                bring_in(component, hooks, entries[name], self._rank)
-                self._components[name], self._hooks[name] = component, hooks
+                self._hooks[name] = bring_in(component, self._calls, self.accelerator, entries[name], self._rank)
+                self._components[name] = component
                 set_manager(component.module, self._calls)
 
     @plain

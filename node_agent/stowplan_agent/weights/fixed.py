@@ -22,22 +22,26 @@ from stowplan_agent.weights.unit import Unit
 from stowplan_api.placement import ComponentPlacement
 from stowplan_api.record import Component, Fixed
 
+Modules = dict[torch.nn.Module, str]
+"""A component's modules, itself first and each once, and their paths."""
 
-def why_fixed(module: torch.nn.Module, places: Mapping[str, Place]) -> str | None:
+
+def why_fixed(modules: Modules, places: Mapping[str, Place]) -> str | None:
     """Why a component cannot be moved by us; None where it can."""
     for name, place in places.items():
         tensor = place.tensor
         packable = type(tensor.data) is torch.Tensor and tensor.layout is torch.strided
         if not packable or tensor.is_conj() or tensor.is_neg():
             return f"{name} is a {type(tensor).__name__} ({tensor.layout}), which cannot be packed"
-    for path, inner in module.named_modules():
-        if hasattr(inner, "_orig_mod") or getattr(inner, "_compiled_call_impl", None) is not None:
+    for inner, path in modules.items():
+        # `torch.compile(module)` wraps it; `module.compile()` replaces its call.
+        if "_orig_mod" in inner._modules or inner.__dict__.get("_compiled_call_impl") is not None:
             return (
                 f"{path or 'it'} was compiled together with what calls it; compile layers one by one instead "
                 "(layer.forward = torch.compile(layer.forward))"
             )
     half = any(place.tensor.dtype == torch.float16 for place in places.values())
-    if half and getattr(getattr(module, "config", None), "force_upcast", False):
+    if half and getattr(getattr(next(iter(modules)), "config", None), "force_upcast", False):
         return "its pipeline converts it from float16 to float32 and back in every request (force_upcast)"
     return None
 

@@ -47,10 +47,12 @@ class View:
     stride: tuple[int, ...]
 
     def of(self, buffer: torch.Tensor) -> torch.Tensor:
-        """The tensor as a view of ``buffer``, a flat uint8 tensor."""
-        size = extent(self.shape, self.stride) * self.dtype.itemsize
-        flat = buffer[self.offset : self.offset + size].view(self.dtype)
-        return flat.as_strided(self.shape, self.stride)
+        """The tensor as a view of ``buffer``, a flat uint8 tensor of whole blocks."""
+        return self._in(buffer.view(self.dtype))
+
+    def _in(self, elements: torch.Tensor) -> torch.Tensor:
+        first = elements.storage_offset() + self.offset // self.dtype.itemsize
+        return elements.as_strided(self.shape, self.stride, first)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +61,11 @@ class Layout:
 
     views: tuple[View, ...]
     nbytes: int
+
+    def views_of(self, buffer: torch.Tensor) -> list[torch.Tensor]:
+        """All tensors as views of ``buffer``, in the order of ``views``: one operation each."""
+        elements = {dtype: buffer.view(dtype) for dtype in {view.dtype for view in self.views}}
+        return [view._in(elements[view.dtype]) for view in self.views]
 
 
 def extent(shape: Sequence[int], stride: Sequence[int]) -> int:
@@ -81,6 +88,10 @@ def blocks(places: Iterable[Place]) -> list[Block]:
         by_storage[place.tensor.untyped_storage()._cdata].append((start, end, order, place))
     found: list[tuple[int, Block]] = []
     for spans in by_storage.values():
+        if len(spans) == 1:  # nearly all: a model has a thousand, and this comes before the first byte is read
+            start, end, order, place = spans[0]
+            found.append((order, Block((place,), start, end)))
+            continue
         spans.sort(key=lambda span: span[:3])
         members: list[tuple[int, int, int, Place]] = []
         reach = 0
@@ -111,14 +122,16 @@ def lay_out(members: Sequence[Block]) -> Layout:
     views: list[View] = []
     for block, offset in zip(members, offsets, strict=True):
         for place in block.places:
-            tensor, (start, _) = place.tensor, _span(place.tensor)
-            where = offset + start - block.start
-            views.append(View(place, where, tensor.dtype, tuple(tensor.shape), tuple(tensor.stride())))
+            tensor = place.tensor
+            where = offset + int(tensor.storage_offset()) * tensor.dtype.itemsize - block.start
+            views.append(View(place, where, tensor.dtype, tensor.shape, tensor.stride()))
     return Layout(tuple(views), nbytes)
 
 
 def _span(tensor: torch.Tensor) -> tuple[int, int]:
     start = int(tensor.storage_offset()) * tensor.dtype.itemsize
+    if tensor.is_contiguous():
+        return start, start + tensor.nbytes
     return start, start + extent(tensor.shape, tensor.stride()) * tensor.dtype.itemsize
 
 

@@ -152,7 +152,7 @@ class Unit:
 
     def views(self, buffer: torch.Tensor) -> list[torch.Tensor]:
         """The tensors as views of a buffer that holds the unit, for `bind`."""
-        return [view.of(buffer) for view in self._layout.views]
+        return self._layout.views_of(buffer)
 
     def bound(self) -> list[tuple[View, torch.Tensor]]:
         """Each tensor's place, and what the unit has last made it a view of; the model may have changed that since."""

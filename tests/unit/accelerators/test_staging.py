@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import random
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 
@@ -77,6 +78,52 @@ def test_nothing_is_taken_before_the_first_use_and_all_is_given_back(stream: Str
     ring_over(stream).close()
 
 
+def test_a_ring_that_is_prepared_opens_beside_its_user(stream: Stream) -> None:
+    ring = ring_over(stream)
+    for _ in range(2):
+        ring.prepare()
+    assert ring.open() and stream.locked == [4 * PIECE], "once"
+    buffer = device(9 * PIECE)
+    landed(fill(ring, buffer, Numbers(pattern(9 * PIECE))))
+    assert torch.equal(buffer, pattern(9 * PIECE))
+    ring.prepare()
+    ring.close()
+    ring.prepare()
+    assert stream.locked == []
+
+
+def test_closing_waits_for_an_opening(stream: Stream) -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    def pin(memory: torch.Tensor) -> bool:
+        begun.set()
+        assert go.wait(DEADLINE)
+        return stream.pin(memory)
+
+    before = threading.active_count()
+    ring = Staging(stream, pin=pin, unpin=stream.unpin, piece_bytes=PIECE, ring_bytes=4 * PIECE, threads=2)
+    ring.prepare()
+    assert begun.wait(DEADLINE)
+    closing = threading.Thread(target=ring.close)
+    closing.start()
+    while not ring.closed:
+        assert closing.is_alive()
+    go.set()
+    closing.join(DEADLINE)
+    assert (stream.locked, threading.active_count()) == ([], before)
+
+
+def test_what_fails_while_it_is_prepared_fails_whoever_needs_it(stream: Stream) -> None:
+    def pin(_: torch.Tensor) -> bool:
+        raise OSError("no memory can be locked")
+
+    ring = Staging(stream, pin=pin, unpin=stream.unpin, piece_bytes=PIECE, ring_bytes=4 * PIECE, threads=2)
+    ring.prepare()
+    with pytest.raises(OSError, match="no memory can be locked"):
+        ring.open()
+    ring.close()
+
+
 def test_the_host_waits_only_where_it_asks_to(stream: Stream, ring: Staging) -> None:
     """More bytes than pieces, and a link that stands still: queueing returns, and so does freeing."""
     stream.valve.clear()
@@ -108,6 +155,30 @@ def test_copies_are_begun_in_turn_and_wait_for_their_own_event(stream: Stream, r
     landed(two)
     assert torch.equal(quick, pattern(PIECE))
     assert stream.sent[-1] == (quick.data_ptr(), PIECE)
+
+
+@pytest.mark.parametrize("apart", ["another buffer", "the same buffer", "in turn", "an event to come"])
+def test_the_last_read_of_a_copy_does_not_hold_up_the_next_one(stream: Stream, ring: Staging, apart: str) -> None:
+    """Unless they share a buffer, or that one must wait. Either way they are over in turn."""
+    buffer, event = device(2 * PIECE), threading.Event()
+    other = buffer[PIECE:] if apart == "the same buffer" else device(PIECE)
+    held, last = Numbers(pattern(PIECE), go=threading.Event()), Numbers(pattern(PIECE, 1))
+    if apart != "an event to come":
+        event.set()
+    one = fill(ring, buffer[:PIECE], held)
+    assert held.begun.wait(DEADLINE) and held.go is not None
+    two = ring.queue(StagedCopy(other, last, after=event, in_turn=apart == "in turn"))
+    three = fill(ring, device(PIECE), Numbers(pattern(PIECE, 2)))
+    deadline = time.monotonic() + DEADLINE
+    while not (two.filled or stream.sent):
+        assert time.monotonic() < deadline
+    assert [address for address, _ in stream.sent] == ([other.data_ptr()] if apart == "another buffer" else [])
+    assert not any(copy._on_stream.is_set() for copy in (one, two, three))
+    held.go.set()
+    event.set()
+    for copy in (one, two, three):
+        landed(copy)
+    assert torch.equal(buffer[:PIECE], pattern(PIECE)) and torch.equal(other, pattern(PIECE, 1))
 
 
 def test_a_slow_read_holds_up_only_its_own_piece(stream: Stream, ring: Staging) -> None:

@@ -23,6 +23,7 @@ class Stream:
         self.blocking: set[bool] = set()
         self.refusing: set[int] = set()
         self.mute = False
+        self._counting = threading.Lock()
         self.locked: list[int] = []
         self._jobs: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -42,11 +43,16 @@ class Stream:
 
         self._jobs.put(arrive)
 
+    def has_passed(self, event: threading.Event) -> bool:
+        return event.is_set()
+
     def send(self, destination: torch.Tensor, source: torch.Tensor, *, blocking: bool) -> None:
-        self.sent.append((destination.data_ptr(), destination.nbytes))
+        with self._counting:
+            self.sent.append((destination.data_ptr(), destination.nbytes))
+            number = len(self.sent)
         self.blocking.add(blocking)
-        if len(self.sent) in self.refusing:
-            raise RuntimeError(f"send {len(self.sent)} is refused")
+        if number in self.refusing:
+            raise RuntimeError(f"send {number} is refused")
         self._jobs.put(partial(destination.copy_, source.clone() if blocking else source))
 
     def record(self) -> threading.Event:

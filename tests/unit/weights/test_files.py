@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from stowplan_agent.weights.layout import Place, blocks
 from stowplan_agent.weights.loading.files import MappedFiles
 from stowplan_agent.weights.loading.source import Origin, UnitSource
+from stowplan_agent.weights.loading.written_pages import own_pages
 
 
 def written(folder: Path) -> tuple[dict[str, torch.Tensor], Path]:
@@ -23,9 +25,27 @@ def flat(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.view(torch.uint8)
 
 
-def test_a_mapped_tensor_is_found_and_read_from_any_byte(tmp_path: Path) -> None:
+@pytest.fixture(params=["page table", "list of mappings"])
+def kernel(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Path]:
+    """How a kernel says what was written to: as this one does, and as one that does not scan its page table."""
+    return {} if request.param == "page table" else {"pagemap": tmp_path / "none"}
+
+
+def test_this_kernel_scans_its_page_table_or_says_that_it_does_not(tmp_path: Path) -> None:
+    tensors, _ = written(tmp_path)
+    start = tensors["t0"].data_ptr() // mmap.PAGESIZE * mmap.PAGESIZE
+    try:
+        assert not own_pages(start, start + mmap.PAGESIZE)
+    except OSError:
+        return  # before Linux 6.7, and in some sandboxes
+    tensors["t0"][0] = 1.0
+    assert own_pages(start, start + mmap.PAGESIZE)
+    assert not own_pages(start + mmap.PAGESIZE, start + 2 * mmap.PAGESIZE)
+
+
+def test_a_mapped_tensor_is_found_and_read_from_any_byte(tmp_path: Path, kernel: dict[str, Path]) -> None:
     tensors, path = written(tmp_path)
-    files = MappedFiles()
+    files = MappedFiles(**kernel)
     for tensor in tensors.values():
         found = files.find(flat(tensor))
         assert found is not None and found.file.name == str(path)
@@ -37,16 +57,16 @@ def test_a_mapped_tensor_is_found_and_read_from_any_byte(tmp_path: Path) -> None
 def test_memory_is_no_file(tmp_path: Path) -> None:
     tensors, _ = written(tmp_path)
     assert MappedFiles().find(flat(torch.rand(5))) is None
-    assert MappedFiles(tmp_path / "none").find(flat(tensors["t0"])) is None
+    assert MappedFiles(maps=tmp_path / "none", smaps=tmp_path / "none").find(flat(tensors["t0"])) is None
     files = MappedFiles()
     del tensors  # mappings of later are not those of now, but nobody holds a tensor in them
     assert files.find(flat(torch.rand(5))) is None
 
 
-def test_a_mapping_that_was_written_to_is_copied_from_memory(tmp_path: Path) -> None:
+def test_a_mapping_that_was_written_to_is_copied_from_memory(tmp_path: Path, kernel: dict[str, Path]) -> None:
     tensors, _ = written(tmp_path)
     tensors["t1"][7] = -1.0
-    files = MappedFiles()
+    files = MappedFiles(**kernel)
     assert all(files.find(flat(tensor)) is None for tensor in tensors.values())
     place = Place(torch.nn.Module(), "t1", tensors["t1"], is_buffer=False)
     source = UnitSource(blocks([place]), Origin(files=files))
@@ -56,12 +76,23 @@ def test_a_mapping_that_was_written_to_is_copied_from_memory(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("how", ["replaced", "removed"])
-def test_a_file_that_is_another_by_now_is_copied_from_memory(how: str, tmp_path: Path) -> None:
+def test_a_file_that_is_another_by_now_is_copied_from_memory(how: str, tmp_path: Path, kernel: dict[str, Path]) -> None:
     tensors, path = written(tmp_path)
     path.unlink()
     if how == "replaced":
         written(tmp_path)
-    assert MappedFiles().find(flat(tensors["t0"])) is None
+    assert MappedFiles(**kernel).find(flat(tensors["t0"])) is None
+
+
+def test_one_name_that_was_two_files(tmp_path: Path) -> None:
+    """The tensors of the file that has the name are read from it, those of the one before from memory."""
+    before, path = written(tmp_path)
+    path.unlink()
+    after, _ = written(tmp_path)
+    for order in ((before, after), (after, before)):
+        files = MappedFiles()
+        found = {id(tensors): files.find(flat(tensors["t0"])) for tensors in order}
+        assert found[id(before)] is None and found[id(after)] is not None
 
 
 def test_a_file_that_ends_early_is_named(tmp_path: Path) -> None:
@@ -97,7 +128,7 @@ def test_a_kernel_that_does_not_count_written_pages_is_not_trusted(tmp_path: Pat
     shortened = tmp_path / "smaps"
     lines = Path("/proc/self/smaps").read_text().splitlines()
     shortened.write_text("\n".join(line for line in lines if not line.startswith("Anonymous:")))
-    assert MappedFiles(shortened).find(flat(tensors["t0"])) is None
+    assert MappedFiles(pagemap=tmp_path / "none", smaps=shortened).find(flat(tensors["t0"])) is None
 
 
 def test_descriptors_are_closed_with_the_last_who_needs_them(tmp_path: Path) -> None:

@@ -12,11 +12,15 @@ SMAPS = """\
 1000-2000 r--p 00003000 fe:00 9                          /lib/a library.so
 Size:                  4 kB
 Anonymous:             0 kB
+AnonHugePages:         0 kB
+Swap:                  0 kB
+SwapPss:               0 kB
 VmFlags: rd mr mw me
 2000-4000 rw-p 00000000 00:1b 10                         /models/written.safetensors
 Size:                  8 kB
 Anonymous:             4 kB
 LazyFree:              0 kB
+Swap:                  0 kB
 4000-6000 rw-p 00000000 00:00 0
 Size:                  8 kB
 Anonymous:             0 kB
@@ -25,6 +29,11 @@ Anonymous:             0 kB
 7f00-8f00 rw-s 00001000 103:02 77                        /dev/shm/model.safetensors
 Size:                  4 kB
 Anonymous:             0 kB
+Swap:                  0 kB
+8f00-9000 rw-p 00000000 00:1b 11                         /models/written-and-swapped-out.safetensors
+Size:                  8 kB
+Anonymous:             0 kB
+Swap:                  4 kB
 9000-a000 r--p 00000000 fe:00 12                         /cut/short.so
 Size:                  4 kB
 """
@@ -38,6 +47,7 @@ def test_files_and_which_of_them_were_written_to(tmp_path: Path) -> None:
         9: "/lib/a library.so",
         10: "/models/written.safetensors",
         77: "/dev/shm/model.safetensors",
+        11: "/models/written-and-swapped-out.safetensors",
         12: "/cut/short.so",
     }
     clean = list(unwritten_mappings(path))

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import torch
 
-from stowplan_agent.weights.loading.mappings import SMAPS, FileMapping, unwritten_mappings
+from stowplan_agent.weights.loading.mappings import MAPS, SMAPS, FileMapping, file_mappings, unwritten_mappings
+from stowplan_agent.weights.loading.written_pages import PAGEMAP, own_pages
 
 
 class _OpenFile:
@@ -54,23 +55,50 @@ class FileBytes:
 class MappedFiles:
     """The files that are mapped into this process at this moment."""
 
-    def __init__(self, smaps: Path = SMAPS) -> None:
-        """Asks the kernel once. Where it does not say, nothing is found."""
-        self._mappings = list(unwritten_mappings(smaps))
+    def __init__(self, maps: Path = MAPS, pagemap: Path = PAGEMAP, smaps: Path = SMAPS) -> None:
+        """Asks the kernel what is mapped, once. Where it does not say, nothing is found.
+
+        Whether a mapping was written to is asked of ``pagemap`` as it is first found, or, of a kernel that does not
+        answer there, of ``smaps`` now.
+        """
+        self._pagemap = pagemap
+        self._mappings = list(file_mappings(maps))
+        self._asks = bool(self._mappings) and self._written(self._mappings[0]) is not None
+        if not self._asks:
+            self._mappings = list(unwritten_mappings(smaps))
         self._starts = [mapping.start for mapping in self._mappings]
-        self._open: dict[str, _OpenFile | None] = {}
+        self._open: dict[tuple[str, str, int], _OpenFile | None] = {}
+        self._usable: dict[int, _OpenFile | None] = {}
 
     def find(self, memory: torch.Tensor) -> FileBytes | None:
         """Where in a file the bytes of a flat host tensor are; None where no file has all of them for certain."""
-        address = memory.data_ptr()
+        return self.find_at(memory.data_ptr(), memory.nbytes)
+
+    def find_at(self, address: int, nbytes: int) -> FileBytes | None:
+        """As `find`, for the memory at an address."""
         index = bisect_right(self._starts, address) - 1
-        if index < 0 or address + memory.nbytes > self._mappings[index].end:
+        if index < 0 or address + nbytes > self._mappings[index].end:
             return None
         mapping = self._mappings[index]
-        if mapping.name not in self._open:
-            self._open[mapping.name] = _opened(mapping)
-        file = self._open[mapping.name]
+        if mapping.start not in self._usable:
+            self._usable[mapping.start] = self._file_of(mapping)
+        file = self._usable[mapping.start]
         return None if file is None else FileBytes(file, mapping.offset + address - mapping.start)
+
+    def _file_of(self, mapping: FileMapping) -> _OpenFile | None:
+        if self._asks and self._written(mapping) is not False:
+            return None
+        # One name may have been two files, each mapped in its time.
+        key = (mapping.name, mapping.device, mapping.inode)
+        if key not in self._open:
+            self._open[key] = _opened(mapping)
+        return self._open[key]
+
+    def _written(self, mapping: FileMapping) -> bool | None:
+        try:
+            return own_pages(mapping.start, mapping.end, self._pagemap)
+        except OSError:
+            return None
 
 
 def _opened(mapping: FileMapping) -> _OpenFile | None:

@@ -20,8 +20,10 @@ IN_MEMORY: Final = ("/dev/", "/memfd:", "/SYSV")
 # mappings and 50,000 lines of smaps, which line by line in Python take longer than the kernel takes to write them.
 _FILE: Final = rb"^([0-9a-f]+)-([0-9a-f]+) \S+ ([0-9a-f]+) (\S+) +([1-9][0-9]*) +(/.*)\n"
 _FILES: Final = re.compile(_FILE, re.MULTILINE)
-_UNWRITTEN: Final = re.compile(_FILE + rb"(?:[A-Z](?!nonymous:).*\n)*Anonymous: +0 kB$", re.MULTILINE)
-"""Files none of whose pages was written to: such a page is the process's own from then on."""
+_UNWRITTEN: Final = re.compile(
+    _FILE + rb"(?:[A-Z](?!nonymous:).*\n)*Anonymous: +0 kB\n(?:[A-Z](?!wap:).*\n)*Swap: +0 kB$", re.MULTILINE
+)
+"""Files none of whose pages was written to: such a page is the process's own from then on, in memory or in swap."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,8 @@ class _Stretch:
 
     offset: int
     nbytes: int
-    values: torch.Tensor
+    values: torch.Tensor | None
+    """None where a file has the bytes as they are."""
     dtype: torch.dtype | None = None
     """What ``values`` become on the way; None for bytes."""
     file: FileBytes | None = None
@@ -93,11 +94,14 @@ def _stretch(block: Block, offset: int, origin: Origin) -> _Stretch:
     storage, nbytes = tensor.untyped_storage(), block.end - block.start
     unconverted = origin.converted_from(storage)
     if unconverted is None:
+        if origin.files is not None and tensor.is_cpu:
+            file = origin.files.find_at(storage.data_ptr() + block.start, nbytes)
+            if file is not None:
+                return _Stretch(offset, nbytes, None, file=file)
         raw = torch.empty(0, dtype=torch.uint8, device=tensor.device)
         # Bytes and not elements: a stride of 0 cannot be written through.
         raw.set_(storage, block.start, (nbytes,), (1,))
-        file = origin.files.find(raw) if origin.files is not None and raw.device.type == "cpu" else None
-        return _Stretch(offset, nbytes, raw, file=file)
+        return _Stretch(offset, nbytes, raw)
     size = tensor.dtype.itemsize
     elements = unconverted.flatten()[block.start // size : block.end // size]
     # By file where there is one: reading past the end of a mapping that was cut short would end the process.
@@ -113,6 +117,7 @@ def _write(stretch: _Stretch, start: int, target: torch.Tensor) -> None:
     if stretch.file is not None:
         stretch.file.read(start, target)
         return
+    assert stretch.values is not None, "bytes that no file has are in memory"
     values = stretch.values[start : start + target.nbytes]
     if values.device.type == "cpu":
         np.copyto(target.numpy(), values.numpy())  # one core, without Python's lock: the callers' threads add up
@@ -121,6 +126,7 @@ def _write(stretch: _Stretch, start: int, target: torch.Tensor) -> None:
 
 
 def _convert(stretch: _Stretch, dtype: torch.dtype, start: int, target: torch.Tensor) -> None:
+    assert stretch.values is not None, "a conversion is of elements"
     values = stretch.values[start // dtype.itemsize : (start + target.nbytes) // dtype.itemsize]
     if stretch.file is not None:
         read = torch.empty(values.nbytes, dtype=torch.uint8, device="cpu")
