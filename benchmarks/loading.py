@@ -1,6 +1,6 @@
 """How close loading comes to its limit: a real-size Wan 14B denoiser from files to the state of a placement, on a GPU.
 
-    python benchmarks/loading.py --folder DIR [--resident 0 20 40] > results/...json
+    python benchmarks/loading.py --folder DIR [--resident 0 20 40] [--breakdown] > results/...json
 
 Writes the checkpoint (26.6 GiB, random weights, bfloat16) to DIR first if it is not there, so that its files are in the
 page cache. One JSON document; rates are 1e9 bytes a second, and each claim is a ratio against this run:
@@ -16,6 +16,8 @@ page cache. One JSON document; rates are 1e9 bytes a second, and each claim is a
   over ours.
 - ``lockedOverPinned``: bytes that are registered with the driver after the commit, over the bytes of the pinned layers.
 - ``hostPeakOverHeld``: anonymous memory at its highest while loading, over what the placement holds on the host.
+- ``breakdown``, with ``--breakdown``: where the time of one more run for each number of resident layers went, see
+  `load_breakdown`.
 
 On a virtual machine whose memory was never used, the hypervisor's first fault on each page (3 to 4 GB/s on the host of
 our results; the driver's first registration, 10) hides everything else; ``--touch`` uses and registers the free memory
@@ -34,6 +36,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +44,7 @@ import numpy as np
 import torch
 from diffusers import WanTransformer3DModel
 
+from load_breakdown import Breakdown
 from result import heading, say
 from stowplan_agent.accelerators.cuda import CudaAccelerator
 from stowplan_agent.accelerators.reading_threads import reading_threads
@@ -98,12 +102,12 @@ def limits(folder: Path, accelerator: CudaAccelerator) -> dict[str, float]:
     return found
 
 
-def ours(folder: Path, resident: int, found: dict[str, float]) -> dict[str, Any]:
+def ours(folder: Path, resident: int, found: dict[str, float], breakdown: Breakdown | None = None) -> dict[str, Any]:
     """One load to a placement with this many resident layers."""
     _clean()
     accelerator = CudaAccelerator()
     before, began = anonymous_bytes(), time.monotonic()
-    with Highest(anonymous_bytes) as highest:
+    with Highest(anonymous_bytes) as highest, breakdown.watching() if breakdown else nullcontext():
         model = WanTransformer3DModel.from_pretrained(folder, dtype=torch.bfloat16, use_safetensors=True)
         built = time.monotonic()
         engine = WeightsEngine(accelerator)
@@ -132,6 +136,8 @@ def ours(folder: Path, resident: int, found: dict[str, float]) -> dict[str, Any]
         "hostHeldBytes": held,
         "digest": digest(model),
     }
+    if breakdown is not None:
+        row["breakdown"] = breakdown.summary(built, done)
     say(f"{resident} resident: {row['seconds']:.2f} s, {rate:.1f} GB/s in the engine")
     engine.close()
     accelerator.close()
@@ -205,10 +211,11 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--resident", type=int, nargs="+", default=[0, 20, 40])
     parser.add_argument("--touch", action="store_true", help="use the machine's free memory once, first")
+    parser.add_argument("--breakdown", action="store_true", help="one more run each, and where its time went")
     chosen = parser.parse_args()
     accelerator = CudaAccelerator()
     if chosen.touch:
-        _touch()
+        touch()
     if not list(chosen.folder.glob("*.safetensors")):
         write(chosen.folder)
     _clean()
@@ -220,7 +227,11 @@ def main() -> None:
         "torch": torch.__version__,
         "threads": reading_threads(),
         "limits": found,
-        "rows": [ours(chosen.folder, resident, found) for resident in chosen.resident for _ in range(2)],
+        "rows": [
+            ours(chosen.folder, resident, found, breakdown)
+            for resident in chosen.resident
+            for breakdown in (None, None, *([Breakdown()] if chosen.breakdown else []))
+        ],
         "baseline": {where: baseline(chosen.folder, where) for where in ("pinned", "device")},
     }
     for row in document["rows"]:
@@ -239,7 +250,7 @@ def _rate(nbytes: int, one: Callable[[int], object]) -> float:
     return nbytes / 1e9 / (time.monotonic() - began)
 
 
-def _touch() -> None:
+def touch() -> None:
     free = next(int(line.split()[1]) << 10 for line in Path("/proc/meminfo").read_text().splitlines()
                 if line.startswith("MemFree"))  # fmt: skip
     memory = mmap.mmap(-1, int(free * 0.9), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

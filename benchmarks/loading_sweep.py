@@ -1,0 +1,89 @@
+"""Loading under other sizes of the staging ring and other orders: which constants are best on a machine.
+
+    python benchmarks/loading_sweep.py --folder DIR [--resident 40] [--threads 12 16] [--piece 8Mi 32Mi] ... > ...json
+
+The product's own constants first and last, then each other value of one constant at a time; ``rate`` is in 1e9 bytes a
+second, ``overLimit`` as `loading` has it, and each setting's last run has its `load_breakdown`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from load_breakdown import Breakdown
+from loading import LAYERS, limits, ours, touch, write
+from result import heading, say
+from stowplan_agent.accelerators import staging
+from stowplan_agent.accelerators.cuda import CudaAccelerator
+from stowplan_agent.weights import device_copies
+from stowplan_api.quantity import parse_quantity
+
+KNOBS = ("threads", "piece_bytes", "ring_bytes", "rooms_ahead")
+
+
+@contextmanager
+def knobs(setting: dict[str, int]) -> Iterator[None]:
+    """Within it new staging rings, and loads, are of this setting; what it does not name is the product's."""
+    given = dict(setting)
+    with ExitStack() as stack:
+        if "rooms_ahead" in given:
+            stack.enter_context(patch.object(device_copies, "ROOMS_AHEAD", given.pop("rooms_ahead")))
+        assert staging.Staging.__init__.__kwdefaults__ is not None
+        stack.enter_context(patch.dict(staging.Staging.__init__.__kwdefaults__, given))
+        yield
+
+
+def settings(chosen: argparse.Namespace) -> Iterator[dict[str, int]]:
+    """The product's own, each other value of one knob, and the product's own again: the machine may have changed."""
+    yield {}
+    for knob in KNOBS:
+        for value in getattr(chosen, knob):
+            yield {knob: value}
+    yield {}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--resident", type=int, default=LAYERS)
+    parser.add_argument("--runs", type=int, default=2)
+    parser.add_argument("--threads", type=int, nargs="*", default=[8, 12, 16])
+    parser.add_argument("--piece-bytes", type=_bytes, nargs="*", default=[8 << 20, 32 << 20], metavar="BYTES")
+    parser.add_argument("--ring-bytes", type=_bytes, nargs="*", default=[384 << 20, 512 << 20], metavar="BYTES")
+    parser.add_argument("--rooms-ahead", type=int, nargs="*", default=[1, 4, LAYERS + 1])
+    parser.add_argument("--touch", action="store_true", help="use the machine's free memory once, first")
+    chosen = parser.parse_args()
+    accelerator = CudaAccelerator()
+    if chosen.touch:
+        touch()
+    if not list(chosen.folder.glob("*.safetensors")):
+        write(chosen.folder)
+    found = limits(chosen.folder, accelerator)
+    say(json.dumps(found))
+    rows: list[dict[str, Any]] = []
+    for setting in settings(chosen):
+        breakdown = Breakdown()
+        with knobs(setting):
+            runs = [
+                ours(chosen.folder, chosen.resident, found, breakdown if number == chosen.runs else None)
+                for number in range(1, chosen.runs + 1)
+            ]
+        kept = {key: [run[key] for run in runs] for key in ("engineSeconds", "rate", "overLimit")}
+        rows.append({"setting": setting, **kept, "breakdown": runs[-1]["breakdown"]})
+        say(f"{setting or 'as it is'}: {', '.join(f'{share:.3f}' for share in kept['overLimit'])} of the limit")
+    json.dump({**heading("loading_sweep"), "device": accelerator.product, "limits": found, "rows": rows}, sys.stdout)
+
+
+def _bytes(text: str) -> int:
+    return int(parse_quantity(text))
+
+
+if __name__ == "__main__":
+    main()
