@@ -9,7 +9,7 @@ import torch
 
 from stowplan_agent.accelerators import Accelerator
 from stowplan_agent.accelerators.cuda_memory import ceiling_share
-from stowplan_agent.calibration import Machine, build_record, measure_link
+from stowplan_agent.calibration import Machine, build_record, measure_link, with_fragmentation
 from stowplan_agent.lifecycle.probe import workload_of
 from stowplan_agent.lifecycle.seed import with_pins
 from stowplan_agent.lifecycle.session import Session
@@ -17,7 +17,7 @@ from stowplan_agent.pipeline import HostedPipeline
 from stowplan_agent.pipeline.deferred import Deferred
 from stowplan_agent.planning import moves, seed_placement
 from stowplan_agent.transaction import Measured
-from stowplan_agent.weights import Timeline, WeightsEngine
+from stowplan_agent.weights import WeightsEngine
 from stowplan_api.diffusion_deployment import Shape
 from stowplan_api.placement import Placement
 from stowplan_api.record import CalibrationRecord, ModelIdentity
@@ -48,15 +48,15 @@ def record_of(
     """The record of one watched request in the placement in force, after a short one; and what was measured."""
     accelerator = session.accelerator
     link = measure_link(accelerator, budget_bytes=min(2 << 30, card_bytes // 8))
-    session.measure(one_step(shape), Timeline())
-    measured, observations = session.watch(shape, link)
+    _, fresh = session.watch(one_step(shape), link, fresh=True)
+    measured, watched = session.watch(shape, link)
     machine = Machine(
         node="node", device=accelerator.product, capacity_bytes=card_bytes,
         outside_bytes=accelerator.outside_bytes(), reserve_bytes=reserve_bytes,
         pinnable_bytes=host_bytes, host_bytes=host_bytes,
     )  # fmt: skip
     identity = ModelIdentity(name="wan-14b", pipeline="WanPipeline", fingerprint="random")
-    shapes = {workload_of(shape): observations}
+    shapes = {workload_of(shape): with_fragmentation(watched, fresh)}
     return build_record(identity, shapes, session.engine.describe(), machine, link), measured
 
 

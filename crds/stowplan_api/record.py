@@ -136,6 +136,9 @@ class Interval(Model):
     entry: Name
     adaptive: StrictBool = False
     """Two probes disagreed on its activations, so it gets the larger reserve."""
+    reserve_bytes: Bytes = 0
+    """The least reserve here: what the allocator took beside activations while it could. With less room it gives blocks
+    back to the driver and takes others in every request."""
     runs: Annotated[tuple[Run, ...], Field(min_length=1)]
 
 

@@ -6,7 +6,7 @@ from stowplan_agent.calibration.errors import CalibrationError
 from stowplan_agent.calibration.extrapolation import Sample, extrapolate
 from stowplan_agent.calibration.foresight import Extent, at_least
 from stowplan_agent.calibration.link import measure_link
-from stowplan_agent.calibration.observation import Observation, observe
+from stowplan_agent.calibration.observation import Observation, observe, with_fragmentation
 from stowplan_agent.calibration.record import Machine, build_record
 from stowplan_agent.calibration.rehearsal import Rehearsal
 from stowplan_agent.calibration.schedule import at_target
@@ -29,4 +29,5 @@ __all__ = [
     "marked",
     "measure_link",
     "observe",
+    "with_fragmentation",
 ]

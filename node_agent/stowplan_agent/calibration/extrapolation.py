@@ -51,8 +51,9 @@ def _beyond(near: Observation, far: Observation, reach: float) -> Observation:
         activation_bytes=round(line(near.activation_bytes, far.activation_bytes)),
         loose_seconds=line(near.loose_seconds, far.loose_seconds),
         layer_seconds=layers,
+        fragmentation_bytes=round(line(near.fragmentation_bytes, far.fragmentation_bytes)),
     )
 
 
 def _nothing(observation: Observation) -> Observation:
-    return replace(observation, activation_bytes=0, loose_seconds=0.0, layer_seconds={})
+    return replace(observation, activation_bytes=0, loose_seconds=0.0, layer_seconds={}, fragmentation_bytes=0)

@@ -8,7 +8,7 @@ compute by copies: while a share f of the interval's compute had a copy beside i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stowplan_agent.accelerators import Accelerator
 from stowplan_agent.calibration.watch import Span, WatchedInterval
@@ -26,6 +26,8 @@ class Observation:
     activation_bytes: int
     loose_seconds: float
     layer_seconds: dict[str, tuple[float, ...]]
+    fragmentation_bytes: int = 0
+    """What the allocator took from the device beside all that was in use, at the peak; of a `Watch` that is fresh."""
 
 
 def observe(
@@ -70,6 +72,23 @@ def _observe(
             group: tuple(layers.get((group, layer), 0.0) / slowdown / passes for layer in range(count))
             for group, count in groups.items()
         },
+        fragmentation_bytes=max(0, interval.reserved_peak - interval.peak),
+    )
+
+
+def with_fragmentation(observations: Sequence[Observation], fresh: Sequence[Observation]) -> tuple[Observation, ...]:
+    """The observations with the fragmentation of a fresh watch, of the same request or of a lighter one.
+
+    It grows with activations: blocks are as many, and larger. An interval that the other request did not have keeps
+    none.
+    """
+    shares: dict[tuple[str | None, str], float] = {}
+    for one in fresh:
+        share = one.fragmentation_bytes / one.activation_bytes if one.activation_bytes else 0.0
+        shares[one.component, one.entry] = max(share, shares.get((one.component, one.entry), 0.0))
+    return tuple(
+        replace(one, fragmentation_bytes=round(one.activation_bytes * shares.get((one.component, one.entry), 0.0)))
+        for one in observations
     )
 
 

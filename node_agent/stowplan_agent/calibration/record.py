@@ -76,6 +76,7 @@ def build_record(
             Interval(
                 component=component,
                 entry=entry,
+                reserve_bytes=max(observations[index].fragmentation_bytes for _, observations in observed),
                 runs=tuple(_run(workload, observations[index]) for workload, observations in observed),
             )
             for index, (component, entry) in enumerate(first)

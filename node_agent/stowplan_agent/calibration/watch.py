@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from stowplan_agent.accelerators import Accelerator, Event
+from stowplan_agent.accelerators.interface import MemoryCounters
 from stowplan_agent.calibration.errors import CalibrationError
 
 Span = tuple[Event, Event]
@@ -28,6 +29,10 @@ class WatchedInterval:
     end: Event
     calls: int = 0
     activation_bytes: int = 0
+    peak: int = 0
+    """Of a fresh watch: the most bytes of the allocator that were in use at once, weights included."""
+    reserved_peak: int = 0
+    """Of a fresh watch: the most that the allocator had taken from the device."""
     layers: defaultdict[tuple[str, int], list[Span]] = field(default_factory=lambda: defaultdict(list))
     waits: list[Span] = field(default_factory=list)
     """Stretches in which compute stood still for a copy."""
@@ -37,14 +42,19 @@ class WatchedInterval:
 class Watch:
     """Watches one request, from `begin` to `finish`."""
 
-    def __init__(self, accelerator: Accelerator, streamed_bytes: Callable[[], int]) -> None:
-        """``streamed_bytes`` reads the engine's count of all bytes copied so far."""
+    def __init__(self, accelerator: Accelerator, streamed_bytes: Callable[[], int], *, fresh: bool = False) -> None:
+        """``streamed_bytes`` reads the engine's count of all bytes copied so far.
+
+        ``fresh``: each interval begins with an allocator that keeps nothing, so that its reserved peak is its own. That
+        takes time, and the seconds are not those of a request that is served.
+        """
         self.intervals: list[WatchedInterval] = []
         self.peak = 0
         """The most bytes of the allocator that the request held at once, weights included; known once it has ended."""
         self.reserved_peak = 0
         """The most that the allocator took from the device."""
         self._accelerator = accelerator
+        self._fresh = fresh
         self._streamed = streamed_bytes
         self._awaited: Event | None = None
         self._entered: Event | None = None
@@ -89,6 +99,8 @@ class Watch:
             last.activation_bytes = max(last.activation_bytes, gap.activation_bytes)
         else:
             self.intervals.append(gap)
+            if self._fresh:
+                self._accelerator.empty_cache()
             here = self._accelerator.record()
             self.intervals.append(WatchedInterval(component, entry, here, here))
         self._awaited = self._accelerator.record()
@@ -113,7 +125,11 @@ class Watch:
         current = self.intervals[-1]
         current.end = self._accelerator.record()
         current.streamed_bytes += self._streamed() - self._streamed_before
-        current.activation_bytes = max(current.activation_bytes, self._note_peaks())
+        counters = self._note_peaks()
+        current.activation_bytes = max(current.activation_bytes, counters.activation_peak)
+        if self._fresh:
+            current.peak = max(current.peak, counters.peak)
+            current.reserved_peak = max(current.reserved_peak, counters.reserved_peak)
         self._open_gap("between")
 
     def layer_awaited(self, component: str, group: str, layer: int) -> None:
@@ -140,13 +156,13 @@ class Watch:
         gap = self._gap
         assert gap is not None, "a gap is open whenever no component runs"
         gap.end = self._accelerator.record()
-        gap.activation_bytes = self._note_peaks()
+        gap.activation_bytes = self._note_peaks().activation_peak
         self._gap = None
         return gap
 
-    def _note_peaks(self) -> int:
-        """Keep the request's own peaks, which are lost whenever an interval's begin; returns that of activations."""
+    def _note_peaks(self) -> MemoryCounters:
+        """Keep the request's own peaks, which are lost whenever an interval's begin; returns the counters."""
         counters = self._accelerator.counters()
         self.peak = max(self.peak, counters.peak)
         self.reserved_peak = max(self.reserved_peak, counters.reserved_peak)
-        return counters.activation_peak
+        return counters

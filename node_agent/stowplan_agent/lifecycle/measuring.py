@@ -14,9 +14,12 @@ from stowplan_agent.lifecycle.probe import Probed, workload_of
 from stowplan_agent.lifecycle.settings import StartSettings
 from stowplan_agent.lifecycle.shapes import describe, work
 from stowplan_agent.lifecycle.survey import Survey
+from stowplan_agent.planning import solve
+from stowplan_agent.planning.limits import with_default_reserves
 from stowplan_agent.weights.ledger import Tier
 from stowplan_api.contract import PlacementReason
 from stowplan_api.diffusion_deployment import Shape
+from stowplan_api.quantity import for_people
 from stowplan_api.record import CalibrationRecord, Component, Link, ModelIdentity
 
 
@@ -28,7 +31,7 @@ def record_of(
     pipeline, parts = loaded.session.pipeline, loaded.session.engine.describe()
     pairs = [(shape, probe.shape) for shape, probe in zip(shapes, probed, strict=True)]
     try:
-        return build_record(
+        record = build_record(
             ModelIdentity(
                 name=survey.checkpoint.name,
                 pipeline=survey.checkpoint.pipeline,
@@ -48,6 +51,20 @@ def record_of(
         )
     except CalibrationError as error:
         raise StartError(PlacementReason.SPEC_INVALID, str(error)) from error
+    return with_room(record)
+
+
+def with_room(record: CalibrationRecord) -> CalibrationRecord:
+    """The record, or the same with the default reserves where nothing fits beside what the allocator likes to take.
+
+    A card on which requests run, if slower, is not too small.
+    """
+    modest = with_default_reserves(record)
+    if modest == record or solve(record).placement is not None or solve(modest).placement is None:
+        return record
+    most = max(interval.reserve_bytes for interval in record.intervals)
+    said = f"no placement leaves the allocator the {for_people(most)} that it takes beside activations where it can"
+    return modest.model_copy(update={"provenance": (*record.provenance, f"{said}: it works with less, slower")})
 
 
 def as_run(

@@ -15,7 +15,15 @@ from typing import Final
 
 import torch
 
-from stowplan_agent.calibration import Answers, CalibrationError, Observation, Sample, at_target, extrapolate
+from stowplan_agent.calibration import (
+    Answers,
+    CalibrationError,
+    Observation,
+    Sample,
+    at_target,
+    extrapolate,
+    with_fragmentation,
+)
 from stowplan_agent.inventory.frames import FrameContract
 from stowplan_agent.lifecycle.errors import StartError
 from stowplan_agent.lifecycle.foreseen import Foresight
@@ -61,11 +69,11 @@ class Probe:
         """Pixels over all frames that fitted where more did not; None while everything has fitted."""
         self._foresight = foresight
         self.warmed: Probed | None = None
-        """The bounded request, once it has run."""
+        """The bounded request, once it has run: what the allocator takes beside activations, and no seconds."""
 
     def warm(self, shape: Shape) -> Probed | Shortfall:
         """The shape, or a lighter one; what was short where none fits."""
-        outcome = self._largest(shape, WARM_TRIES)
+        outcome = self._largest(shape, WARM_TRIES, fresh=True)
         self.warmed = outcome if isinstance(outcome, Probed) else None
         return outcome
 
@@ -102,11 +110,11 @@ class Probe:
             raise StartError(PlacementReason.OUT_OF_MEMORY, message)
         return whole
 
-    def _largest(self, shape: Shape, tries: int | None = None) -> Probed | Shortfall:
+    def _largest(self, shape: Shape, tries: int | None = None, *, fresh: bool = False) -> Probed | Shortfall:
         tried, count = self._no_larger(shape), 0
         short: tuple[Shape, Shortfall] | None = None
         while True:
-            outcome = self._attempt(tried)
+            outcome = self._attempt(tried, fresh=fresh)
             if isinstance(outcome, Probed):
                 if tried != shape:
                     self._fits = work(tried)
@@ -120,16 +128,18 @@ class Probe:
                 return outcome
             tried, short = smaller, (tried, outcome)
 
-    def _attempt(self, shape: Shape) -> Probed | Shortfall:
+    def _attempt(self, shape: Shape, *, fresh: bool = False) -> Probed | Shortfall:
         try:
             answers = Answers()
-            measured, observations = self._session.watch(shape, self._link, answers)
+            measured, observations = self._session.watch(shape, self._link, answers, fresh=fresh)
         except torch.OutOfMemoryError as error:
             short = Shortfall.of(error, self._session.running, shape)
             _log.info("out of memory at %s: %s: %s", describe(shape), short.running, short.detail)
             return short
         except CalibrationError as error:
             raise StartError(PlacementReason.MODEL_INVALID, str(error)) from error
+        if self.warmed is not None:
+            observations = with_fragmentation(observations, self.warmed.watched)
         return Probed(shape, measured, observations, observations, answers)
 
     def _second_sample(self, shape: Shape, steps: int) -> Sample | None:

@@ -47,10 +47,13 @@ class Session:
         self.engine.check()
 
     def watch(
-        self, shape: Shape, link: Link, answers: Answers | None = None
+        self, shape: Shape, link: Link, answers: Answers | None = None, *, fresh: bool = False
     ) -> tuple[Measured, tuple[Observation, ...]]:
-        """Run the shape once and observe its timeline; ``answers`` hear what its components return."""
-        watch = Watch(self.accelerator, lambda: self.engine.ledger.streamed_bytes)
+        """Run the shape once and observe its timeline; ``answers`` hear what its components return.
+
+        ``fresh``: for what the allocator takes, at the cost of true seconds (`Watch`).
+        """
+        watch = Watch(self.accelerator, lambda: self.engine.ledger.streamed_bytes, fresh=fresh)
         self._settle()
         self.engine.timeline = Timeline()
         self.engine.observer = watch

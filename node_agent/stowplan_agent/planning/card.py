@@ -17,7 +17,7 @@ import numpy as np
 
 from stowplan_agent.planning.frame import Frame
 from stowplan_agent.planning.labels import Labels, Ledger
-from stowplan_agent.planning.limits import activation_bytes, card_with, reserve_divisor, with_device_memory
+from stowplan_agent.planning.limits import Reserve, activation_bytes, reserve_of, with_device_memory
 from stowplan_agent.planning.merge import Merge
 from stowplan_agent.planning.rows import ALWAYS, OWN, Rows
 from stowplan_agent.planning.setting import Setting
@@ -64,13 +64,12 @@ def _needed(setting: Setting, pools: Sequence[Rows], labels: Labels) -> Ints:
     """Bytes of the smallest card of each label: the largest over intervals and ranks."""
     record, needed = setting.record, np.zeros(len(labels), dtype=np.int64)
     for interval, held in held_in_intervals(setting, pools, labels):
-        others: dict[int | None, int] = {}
+        others: dict[Reserve, int] = {}
         for place, rank in enumerate(record.ranks):
-            beside = rank.outside_bytes + activation_bytes(interval, place)
-            others[rank.reserve_bytes] = max(others.get(rank.reserve_bytes, 0), beside)
+            beside, reserve = rank.outside_bytes + activation_bytes(interval, place), reserve_of(record, interval, rank)
+            others[reserve] = max(others.get(reserve, 0), beside)
         for reserve, beside in others.items():
-            divisor = reserve_divisor(record, interval)
-            needed = np.maximum(needed, card_with(held + beside, divisor, reserve))
+            needed = np.maximum(needed, reserve.card_with(held + beside))
     return needed
 
 

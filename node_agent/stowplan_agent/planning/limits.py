@@ -26,24 +26,43 @@ UNSURE_DIVISOR: Final = 10
 """10 % of capacity where they were extrapolated, or where two probes disagreed."""
 
 
-def reserve_divisor(record: CalibrationRecord, interval: Interval) -> int:
-    """The part of the capacity that is kept free in an interval: one over this."""
-    return UNSURE_DIVISOR if record.extrapolated or interval.adaptive else MEASURED_DIVISOR
+@dataclass(frozen=True, slots=True)
+class Reserve:
+    """What a plan leaves free in one interval: a part of the card, and never less than so many bytes."""
+
+    divisor: int | None
+    """One over this is the part of the capacity; None where bytes were stated, whatever the card."""
+    least: int
+
+    def of(self, capacity: int) -> int:
+        """Bytes that stay free on a card of ``capacity`` bytes."""
+        return max(-(-capacity // self.divisor), self.least) if self.divisor else self.least
+
+    def card_with(self, used: Ints) -> Ints:
+        """Bytes of the smallest card with room for ``used`` bytes beside the reserve, the inverse of `of`:
+        ``capacity - ceil(capacity / divisor) >= used`` is ``capacity >= used * divisor / (divisor - 1)``."""
+        if not self.divisor:
+            return used + self.least
+        return np.maximum(-(-used * self.divisor // (self.divisor - 1)), used + self.least)
+
+
+def reserve_of(record: CalibrationRecord, interval: Interval, rank: Rank) -> Reserve:
+    """The rule of ``interval``. ``reserveBytes`` of the rank replaces it; those of the interval only lift it."""
+    if rank.reserve_bytes is not None:
+        return Reserve(None, rank.reserve_bytes)
+    unsure = record.extrapolated or interval.adaptive
+    return Reserve(UNSURE_DIVISOR if unsure else MEASURED_DIVISOR, max(LEAST_RESERVE, interval.reserve_bytes))
 
 
 def reserve_bytes(record: CalibrationRecord, interval: Interval, rank: Rank) -> int:
-    """Bytes of ``rank`` that a plan leaves free in ``interval``; ``reserveBytes`` of the rank replaces any default."""
-    if rank.reserve_bytes is not None:
-        return rank.reserve_bytes
-    return max(-(-rank.capacity_bytes // reserve_divisor(record, interval)), LEAST_RESERVE)
+    """Bytes of ``rank`` that a plan leaves free in ``interval``."""
+    return reserve_of(record, interval, rank).of(rank.capacity_bytes)
 
 
-def card_with(used: Ints, divisor: int, reserve: int | None) -> Ints:
-    """Bytes of the smallest card with room for ``used`` bytes beside its reserve, the inverse of `reserve_bytes`:
-    ``capacity - ceil(capacity / divisor) >= used`` is ``capacity >= used * divisor / (divisor - 1)``."""
-    if reserve is not None:
-        return used + reserve
-    return np.maximum(-(-used * divisor // (divisor - 1)), used + LEAST_RESERVE)
+def with_default_reserves(record: CalibrationRecord) -> CalibrationRecord:
+    """The record without what its allocator took beside activations: what fits then may be slower than predicted."""
+    intervals = tuple(interval.model_copy(update={"reserve_bytes": 0}) for interval in record.intervals)
+    return record.model_copy(update={"intervals": intervals})
 
 
 def activation_bytes(interval: Interval, rank: int) -> int:

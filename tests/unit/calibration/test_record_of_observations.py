@@ -51,6 +51,14 @@ def test_several_shapes_run_in_the_same_intervals() -> None:
     record = build_record(MODEL, {workload("a"): TIMELINE, workload("b", 128): larger}, COMPONENTS, MACHINE, LINK)
     assert [run.workload for run in record.intervals[1].runs] == ["a", "b"]
     assert [run.activation_bytes for run in record.intervals[1].runs] == [(1000,), (2000,)]
+    assert [interval.reserve_bytes for interval in record.intervals] == [0, 0, 0]
+
+
+def test_an_interval_keeps_free_what_the_allocator_took_in_the_heaviest_shape() -> None:
+    smaller, larger = (replace(DENOISER, fragmentation_bytes=nbytes) for nbytes in (70, 90))
+    shapes = {workload("a"): (TEXT, smaller, FINISH), workload("b"): (TEXT, larger, FINISH)}
+    record = build_record(MODEL, shapes, COMPONENTS, MACHINE, LINK)
+    assert [interval.reserve_bytes for interval in record.intervals] == [0, 90, 0]
 
 
 def test_shapes_that_run_other_components_are_refused_by_name() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
 
 from stowplan_agent.accelerators.emulated import EmulatedAccelerator, EmulatedCard
-from stowplan_agent.calibration import CalibrationError, Observation, Watch, observe
+from stowplan_agent.accelerators.interface import MemoryCounters
+from stowplan_agent.calibration import CalibrationError, Observation, Watch, observe, with_fragmentation
 from stowplan_agent.calibration.observation import timeline_of
 from stowplan_api.record import Link
 
@@ -123,6 +124,43 @@ def test_activations_are_the_peak_of_each_interval_alone(pipeline: Pipeline) -> 
     found = {one.component or one.entry: one.activation_bytes for one in observe(watch.intervals, pipeline.card, LINK)}
     assert found == {"prepare": 0, "text": 5000, "between": 300, "vae": 70, "finish": 9000}
     assert watch.peak == watch.reserved_peak == 9000
+
+
+class HoardingAccelerator(EmulatedAccelerator):
+    """Its allocator keeps what it once took, and half as much again for each tensor, until its cache is emptied."""
+
+    kept = 0
+
+    def counters(self) -> MemoryCounters:
+        counters = super().counters()
+        self.kept = max(self.kept, counters.peak + counters.activation_peak // 2)
+        return replace(counters, reserved_peak=self.kept)
+
+    def empty_cache(self) -> None:
+        super().empty_cache()
+        self.kept = super().counters().allocated
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_fresh_watch_tells_what_the_allocator_takes_in_each_interval_alone(fresh: bool) -> None:
+    card = HoardingAccelerator(CARD)
+    pipeline = Pipeline(card, Watch(card, lambda: 0, fresh=fresh))
+    with card.running():
+        pipeline.watch.begin()
+        for component, activations in (("text", 8000), ("vae", 2000), ("vae", 1000)):
+            pipeline.watch.component_awaited(component, "forward")
+            pipeline.watch.component_entered(component, "forward")
+            pipeline.compute(0.1, activations)
+            pipeline.watch.component_left(component, "forward")
+        pipeline.watch.finish()
+        found = observed(pipeline)
+    card.close()
+    taken = {one.component or one.entry: one.fragmentation_bytes for one in found.values()}
+    assert taken == {"prepare": 0, "text": 4000 * fresh, "between": 0, "vae": 1000 * fresh, "finish": 0}
+    heavier = [replace(one, activation_bytes=3 * one.activation_bytes) for one in found.values()]
+    scaled = {one.component: one.fragmentation_bytes for one in with_fragmentation(heavier, list(found.values()))}
+    assert scaled == {None: 0, "text": 12000 * fresh, "vae": 3000 * fresh}
+    assert with_fragmentation(heavier[1:2], ())[0].fragmentation_bytes == 0
 
 
 def test_weights_are_not_activations_whatever_is_placed(pipeline: Pipeline) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan_agent.planning import solve, with_device_memory
-from stowplan_agent.planning.limits import card_with, reserve_bytes
+from stowplan_agent.planning.limits import reserve_of
 from stowplan_agent.planning.pareto import covered, undominated
 from stowplan_agent.planning.rows import least
 
@@ -56,25 +56,24 @@ def test_the_least_values_come_in_their_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("used", "adaptive", "given_reserve"), list(product([0, 1, 7 * GIB + 3, 90 * GIB], [0, 1], [None, 5]))
+    ("used", "adaptive", "measured", "given"),
+    list(product([0, 1, 7 * GIB + 3, 90 * GIB], [0, 1], [0, 2 * GIB + 1], [None, 5])),
 )
-def test_a_card_is_the_smallest_beside_its_reserve(used: int, adaptive: int, given_reserve: int | None) -> None:
+def test_a_card_is_the_smallest_beside_its_reserve(used: int, adaptive: int, measured: int, given: int | None) -> None:
     record = record_of("small/infeasible-02.json")
-    interval = record.intervals[0].model_copy(update={"adaptive": bool(adaptive)})
-    card = int(card_with(np.array([used]), 10 if adaptive else 50, given_reserve)[0])
-
-    def left(capacity: int) -> int:
-        rank = record.ranks[0].model_copy(update={"capacity_bytes": capacity, "reserve_bytes": given_reserve})
-        return capacity - reserve_bytes(record, interval, rank)
-
-    assert left(card) >= used > left(card - 1)
+    interval = record.intervals[0].model_copy(update={"adaptive": bool(adaptive), "reserve_bytes": measured})
+    reserve = reserve_of(record, interval, record.ranks[0].model_copy(update={"reserve_bytes": given}))
+    card = int(reserve.card_with(np.array([used]))[0])
+    assert card - reserve.of(card) >= used > card - 1 - reserve.of(card - 1)
+    assert reserve.of(card) == given if given is not None else reserve.of(card) >= max(GIB // 2, measured)
 
 
-@pytest.mark.parametrize("adaptive", range(3))
-def test_intervals_with_other_reserves_share_the_smallest_card(adaptive: int) -> None:
+@pytest.mark.parametrize("other", [{"adaptive": True}, {"reserve_bytes": 3 * GIB}])
+@pytest.mark.parametrize("place", range(3))
+def test_intervals_with_other_reserves_share_the_smallest_card(place: int, other: dict[str, object]) -> None:
     record = with_device_memory(record_of("small/infeasible-02.json"), GIB)
     intervals = [
-        one.model_copy(update={"adaptive": index % 3 == adaptive}) for index, one in enumerate(record.intervals)
+        one.model_copy(update=other if index % 3 == place else {}) for index, one in enumerate(record.intervals)
     ]
     record = record.model_copy(update={"intervals": tuple(intervals)})
     needed = next(c.needed_bytes for c in solve(record).would_fit if c.what == "deviceMemory")
