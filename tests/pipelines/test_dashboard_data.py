@@ -13,13 +13,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 import pytest
 from prometheus_client import CollectorRegistry, Gauge, start_http_server
+from typer.testing import CliRunner
 
 from scraping import Prometheus, free_port, prometheus, until
+from stowplan_agent.cli import app
 from stowplan_agent.serving.drift import LEAST
 from stowplan_agent.serving.metrics import AgentMetrics
 from stowplan_operator.metrics import Metrics
@@ -52,6 +55,14 @@ def agent(checkpoint: Path, folder: Path) -> Iterator[tuple[httpx.Client, str]]:
         process.wait(60)
 
 
+@dataclass(frozen=True)
+class Scraped:
+    """What was read, and a client of the agent."""
+
+    prometheus: Prometheus
+    agent: httpx.Client
+
+
 @contextmanager
 def page(registry: CollectorRegistry) -> Iterator[str]:
     """Metrics that somebody else exposes; its address."""
@@ -81,7 +92,7 @@ def on_a_card_that_dcgm_knows() -> tuple[CollectorRegistry, CollectorRegistry]:
 
 
 @pytest.fixture(scope="module")
-def scraped(tiny_flux: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+def scraped(tiny_flux: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
     folder, operator = tmp_path_factory.mktemp("scraped"), Metrics()
     with ExitStack() as stack:
         client, address = stack.enter_context(agent(tiny_flux, folder))
@@ -97,7 +108,7 @@ def scraped(tiny_flux: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
             answer = client.post("/v1/images/generations", json={"prompt": "a red kite over the dunes"})
             assert answer.status_code == 200, answer.text
         reconciled(operator)
-        yield found
+        yield Scraped(found, client)
 
 
 def queries() -> dict[str, str]:
@@ -116,13 +127,13 @@ def filled(query: str) -> str:
 
 
 @pytest.mark.parametrize("name", [name for name in queries() if name not in MOMENTS])
-def test_a_query_has_data(scraped: Prometheus, name: str) -> None:
-    assert scraped.until(filled(name))
+def test_a_query_has_data(scraped: Scraped, name: str) -> None:
+    assert scraped.prometheus.until(filled(name))
 
 
-def test_what_the_panels_show_is_what_the_agent_did(scraped: Prometheus) -> None:
+def test_what_the_panels_show_is_what_the_agent_did(scraped: Scraped) -> None:
     def value(query: str) -> float:
-        (found,) = scraped.until(filled(query))
+        (found,) = scraped.prometheus.until(filled(query))
         return float(found["value"][1])
 
     assert value('stowplan_requests_total{status="completed"} == 5') == LEAST
@@ -132,9 +143,20 @@ def test_what_the_panels_show_is_what_the_agent_did(scraped: Prometheus) -> None
     waits = value('stowplan_stream_wait_seconds_total{pod="kites-a"}')
     assert 0 < waits <= value("sum(stowplan_request_stage_seconds_sum)"), "the seed placement streams"
     assert value("sum(stowplan_rollbacks_total)") == 1
-    dcgm = scraped.until(filled("The card as DCGM sees it A"))
+    dcgm = scraped.prometheus.until(filled("The card as DCGM sees it A"))
     assert [(one["metric"]["pod"], float(one["value"][1])) for one in dcgm] == [("kites-dcgm", 21 << 20)]
 
 
-def test_the_mark_of_a_closed_gate_needs_one_that_was_open(scraped: Prometheus) -> None:
-    assert scraped.ask(filled("Gate closed")) == []
+def test_the_mark_of_a_closed_gate_needs_one_that_was_open(scraped: Scraped) -> None:
+    assert scraped.prometheus.ask(filled("Gate closed")) == []
+
+
+def test_what_the_agent_answers_at_residency_is_a_page_and_what_report_reads(scraped: Scraped, tmp_path: Path) -> None:
+    shown = scraped.agent.get("/residency", headers={"Accept": "text/html"}).text
+    for title in ("Device memory through the request", "Which card", "How the pod started", "Rollbacks"):
+        assert f">{title}</h2>" in shown
+    kept, made = tmp_path / "residency.json", tmp_path / "page.html"
+    kept.write_bytes(scraped.agent.get("/residency").content)
+    done = CliRunner().invoke(app, ["report", str(kept), "-o", str(made)])
+    assert done.exit_code == 0, done.output
+    assert made.read_text(encoding="utf-8") == shown

@@ -11,17 +11,20 @@ import typer
 from stowplan_agent.cli.documents import FileOption, Form, FormOption, deliver, form_of
 from stowplan_agent.cli.output import INFEASIBLE, out, user_errors, wide_table
 from stowplan_agent.cli.plan import DeviceMemory, HostMemory, on_machine, placement_in
+from stowplan_agent.cli.residency import read_residency
 from stowplan_agent.report.provenance import estimate_note
 from stowplan_api.model import ContractError
+from stowplan_api.placement import Placement
 from stowplan_api.plan import Plan
 from stowplan_api.record import CalibrationRecord
+from stowplan_api.residency_placement import ResidencyPlacementStatus
 
 if TYPE_CHECKING:
     from stowplan_agent.report.request import Request
 
 
 def report(
-    record: Annotated[Path, typer.Argument(help="A CalibrationRecord, as JSON.")],
+    record: Annotated[Path, typer.Argument(help="A CalibrationRecord, or what a pod answers at /residency, as JSON.")],
     placement: Annotated[Path | None, typer.Option(help="Show it under this placement, or that of this Plan.")] = None,
     workload: Annotated[str | None, typer.Option(help="Only the request of this name.")] = None,
     device_memory: DeviceMemory = None,
@@ -31,19 +34,25 @@ def report(
 ) -> None:
     """Show one request of a record: memory stacked by component, the peaks, and where the seconds go.
 
-    Exits 3 when no placement fits, or the one that was given does not; what is short is shown all the same.
+    As a page also which card is worth it and, of what a pod answers at /residency, how it started and what was taken
+    back. Exits 3 when no placement fits, or the one that was given does not; what is short is shown all the same.
     """
     form = form_of(output, file, record, placement)
     with user_errors(ContractError):
-        measured = on_machine(CalibrationRecord.read(record), device_memory, host_memory)
-        found = _requests(measured, placement, workload)
-    deliver(form, file, lambda: _show(found), lambda: _text(form, found))
+        asked = read_residency(record)
+        here = device_memory is None and host_memory is None
+        measured = on_machine(asked.record, device_memory, host_memory)
+        found = _requests(measured, placement, workload, asked.placement if here else None)
+    status = asked.status if here and placement is None else None
+    deliver(form, file, lambda: _show(found), lambda: _text(form, found, status))
     plan = found[0].plan
     if plan.status == "Infeasible" if plan is not None else any(one.left(one.tightest) < 0 for one in found):
         raise typer.Exit(INFEASIBLE)
 
 
-def _requests(record: CalibrationRecord, path: Path | None, workload: str | None) -> tuple[Request, ...]:
+def _requests(
+    record: CalibrationRecord, path: Path | None, workload: str | None, in_force: Placement | None
+) -> tuple[Request, ...]:
     from stowplan_agent.planning import seed_placement, solve
     from stowplan_agent.report.request import requests_of
 
@@ -53,6 +62,8 @@ def _requests(record: CalibrationRecord, path: Path | None, workload: str | None
         names, known = {entry.name for entry in placed.components}, {part.name for part in record.components}
         if names != known:
             raise ContractError(f"{path} places {', '.join(sorted(names))}; the record has {', '.join(sorted(known))}")
+    elif in_force is not None:
+        placed = in_force
     else:
         plan = solve(record)
         placed = plan.placement or seed_placement(record.components, ranks=len(record.ranks))
@@ -64,11 +75,12 @@ def _requests(record: CalibrationRecord, path: Path | None, workload: str | None
     return chosen
 
 
-def _text(form: Form, found: tuple[Request, ...]) -> str:
+def _text(form: Form, found: tuple[Request, ...], status: ResidencyPlacementStatus | None) -> str:
     if form is Form.HTML:
+        from stowplan_agent.report.frontier import frontier_around
         from stowplan_agent.report.request_page import request_page
 
-        return request_page(found)
+        return request_page(found, status=status, frontier=frontier_around(found[0].record))
     if form is Form.SVG:
         from stowplan_agent.report.request_picture import timeline
 

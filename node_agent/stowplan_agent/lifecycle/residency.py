@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from stowplan_agent.lifecycle.phases import SERVING
@@ -29,15 +30,22 @@ def residency_of(startup: Startup, progress: Progress) -> Residency:
         if (found := proven()) is None:
             return status
         record, placement = found
-        return status | {"record": record.to_json(exclude_none=True), "placement": placement.to_json(exclude_none=True)}
+        return status | {"record": record.to_json(), "placement": placement.to_json()}
+
+    @cache
+    def cards() -> Any:
+        """Of the record, which a boot has one of: worked out for the first who asks."""
+        # Most agents are never looked at, and drawing takes modules of its own.
+        from stowplan_agent.report.frontier import frontier_around
+
+        return frontier_around(startup.prepared.record)
 
     def page() -> str | None:
         if (found := proven()) is None:
             return None
-        # Most agents are never looked at, and drawing takes modules of its own.
         from stowplan_agent.report.request import requests_of
         from stowplan_agent.report.request_page import request_page
 
-        return request_page(requests_of(*found))
+        return request_page(requests_of(*found), status=progress.status, frontier=cards())
 
     return Residency(document, page)

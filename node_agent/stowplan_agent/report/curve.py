@@ -18,8 +18,6 @@ from stowplan_agent.report.sizes import GIB
 HEIGHT: Final = 430
 LEFT, TOP, BOTTOM = 76.0, 84.0, 372.0
 MARGIN: Final = 24.0
-NARROW: Final = 440
-"""Units of width for a phone, where the letters of the wide picture would be too small to read."""
 FLAT: Final = 1.25
 """Below this ratio of slowest to fastest an axis from zero would show a straight line."""
 LABEL_ROOM: Final = 50.0
@@ -28,10 +26,12 @@ WIDE_WALL: Final = 210.0
 """Units from which on the words about what does not fit have room left of where it begins to."""
 
 
-def curve(found: Frontier, *, style: bool = True, width: int = WIDTH) -> str:
-    """The picture as SVG text, ``width`` units wide. With ``style`` it stands alone."""
+def curve(found: Frontier, *, style: bool = True, width: int = WIDTH, here: int | None = None) -> str:
+    """The picture as SVG text, ``width`` units wide. With ``style`` it stands alone; ``here`` marks a size in bytes."""
     title = f"{found.record.model.name}: seconds a request by device memory"
-    return picture(HEIGHT, title, _Curve(found, width).parts(), style=style, width=width)
+    drawn = _Curve(found, width)
+    parts = drawn.parts() if here is None else [*drawn.parts(), *drawn.mark(here)]
+    return picture(HEIGHT, title, parts, style=style, width=width)
 
 
 class _Curve:
@@ -122,6 +122,20 @@ class _Curve:
         parts = [element("path", d=f"M{x - 9:.1f} {y:.1f}a9 9 0 1 0 18 0a9 9 0 1 0 -18 0", class_="bend")]
         return [*parts, element("text", words, x=x + 14, y=y - 12, class_="strong halo")]
 
+    def mark(self, size: int) -> list[str]:
+        """The card that the record is of: a line down from where its requests are."""
+        if not self.least <= size <= self.most:
+            return []
+        x = self.x(size)
+        parts = [element("line", x1=x, x2=x, y1=TOP, y2=BOTTOM, class_="here")]
+        seconds = [point.seconds for point in self.found.points if point.size <= size][-1]
+        if seconds is not None:
+            parts.append(element("circle", cx=x, cy=self.y(seconds), r=7.0, class_="spot"))
+        # The curve falls, so there is room at the top, but for where it begins.
+        left = x > (LEFT + self.right) / 2
+        anchor = {"x": x - 10, "text_anchor": "end"} if left else {"x": x + 10, "text_anchor": "start"}
+        return [*parts, element("text", f"this card, {gib(size)}", y=TOP + 34, class_="strong halo", **anchor)]
+
     def _words(self) -> list[str]:
         scale = "seconds of one request"
         if not self.from_zero and self.found.feasible:
@@ -149,7 +163,8 @@ class _Curve:
         seconds = point.seconds or 0.0
         x = min(self.x(point.size) + (10 if anchor == "start" else 0), self.right - 70)
         words = f"{duration(seconds)} at {gib(point.size)}"
-        return element("text", words, x=x, y=self.y(seconds) + drop, text_anchor=anchor, class_="strong halo")
+        y = min(self.y(seconds) + drop, BOTTOM - 28)  # what does not fit is said below
+        return element("text", words, x=x, y=y, text_anchor=anchor, class_="strong halo")
 
 
 def _ticks(low: float, high: float, about: int) -> list[float]:

@@ -13,6 +13,8 @@ from stowplan_agent.report.sizes import GIB
 
 WIDTH: Final = 960
 """Units of a picture's own coordinates; it scales with the page."""
+NARROW: Final = 440
+"""Units of width for a phone, where the letters of the wide picture would be too small to read."""
 LIGHT: Final = """--ink:#1c2430;--soft:#5b6675;--line:#d5dae1;--paper:#ffffff;--card:#f5f7fa;--curve:#1f5fd0;
 --bad:#c0392b;--c0:#1f5fd0;--c1:#0f8a6c;--c2:#b7791f;--c3:#8b46c7;--c4:#c2417c;--c5:#557a2b;--c6:#0e7c9b;--c7:#8a5a44"""
 DARK: Final = """--ink:#e7ebf1;--soft:#9aa6b5;--line:#364152;--paper:#12171f;--card:#1a212c;--curve:#72a4ff;
@@ -32,6 +34,7 @@ STYLE: Final = f"""
 .stow .bend{{fill:none;stroke:var(--curve);stroke-width:2.5}}
 .stow .under{{fill:var(--curve);opacity:.10}} .stow .dot{{fill:var(--curve);stroke:var(--paper);stroke-width:2}}
 .stow .never{{fill:var(--bad);opacity:.10}} .stow .wall{{stroke:var(--bad);stroke-width:2}}
+.stow .here{{stroke:var(--ink);stroke-width:2}} .stow .spot{{fill:var(--ink);stroke:var(--paper);stroke-width:2}}
 .stow .active{{fill:var(--ink);opacity:.34}} .stow .wait{{fill:var(--bad);opacity:.75}}
 .stow .away{{fill:var(--line);opacity:.45}} .stow .while{{opacity:.42}}
 """ + "".join(f".stow .c{number}{{fill:var(--c{number})}}" for number in range(COLOURS))
@@ -42,6 +45,11 @@ def element(name: str, text: str | None = None, /, **attributes: object) -> str:
     pairs = (f" {key.rstrip('_').replace('_', '-')}={quoteattr(_number(value))}" for key, value in attributes.items())
     start = f"<{name}{''.join(pairs)}"
     return f"{start}/>" if text is None else f"{start}>{escape(text)}</{name}>"
+
+
+def tipped(tip: str, /, **attributes: object) -> str:
+    """A rectangle with what a pointer that rests on it is told."""
+    return element("rect", **attributes).removesuffix("/>") + f">{element('title', tip)}</rect>"
 
 
 def picture(height: float, title: str, parts: list[str], *, style: bool, width: float = WIDTH) -> str:
@@ -58,12 +66,16 @@ def picture(height: float, title: str, parts: list[str], *, style: bool, width: 
 
 
 def gib(size: float) -> str:
-    """Bytes in GiB, three digits: ``23.5 GiB``."""
+    """Bytes in GiB, three digits: ``23.5 GiB``; in MiB where that would begin with ``0.0``."""
+    if size < GIB / 10:
+        return f"{size * 1024 / GIB:.3g} MiB"
     return f"{size / GIB:.3g} GiB" if size < 100 * GIB else f"{size / GIB:.4g} GiB"
 
 
 def duration(seconds: float) -> str:
-    """Seconds with four digits, and no more decimals than a stopwatch: ``249.2 s``, ``0.5042 s``."""
+    """Seconds with four digits, and no more decimals than a stopwatch: ``249.2 s``, ``0.5042 s``; or ``< 1 ms``."""
+    if 0 < seconds < 1e-3:
+        return "< 1 ms"
     return f"{seconds:.4g} s" if seconds < 1000 else f"{seconds:.0f} s"
 
 

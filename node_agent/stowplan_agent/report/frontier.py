@@ -15,10 +15,12 @@ from typing import Final
 from stowplan_agent.estimate.cards import Card, sizes_of_cards
 from stowplan_agent.planning import seconds_by_memory, solve, with_device_memory
 from stowplan_agent.planning.layout import layout_of
-from stowplan_agent.report.sizes import GIB, full_size, smallest_size
+from stowplan_agent.report.sizes import GIB, default_range, even_sizes, full_size, smallest_size
 from stowplan_api.plan import Plan
 from stowplan_api.record import CalibrationRecord
 
+AROUND: Final = 16
+"""Sizes that draw a curve clear enough to see where a card lies."""
 EQUAL: Final = 1e-6
 """Seconds that differ relatively by less are equal, as for the planner."""
 
@@ -120,6 +122,15 @@ def frontier(
             progress(f"solved for {size / GIB:.4g} GiB: {plan.status}")
         points.append(Point(size, seconds[size], cards.get(size, ()), plan, _held(record, plan)))
     return Frontier(record, tuple(points), smallest, whole)
+
+
+def frontier_around(record: CalibrationRecord, count: int = AROUND) -> Frontier:
+    """The frontier of ``record`` over a few sizes, from too small to all resident, its own card among them."""
+    here = min(rank.capacity_bytes for rank in record.ranks)
+    least, most = default_range(record)
+    # A model far smaller than any card would be a step at the left edge of an empty picture.
+    most = max(min(most, 2 * full_size(record)), here)
+    return frontier(record, (*even_sizes(min(least, here), most, count), here))
 
 
 def _held(record: CalibrationRecord, plan: Plan | None) -> tuple[Held, ...]:

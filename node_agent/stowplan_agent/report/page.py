@@ -11,41 +11,15 @@ from typing import Final
 from xml.sax.saxutils import escape
 
 from stowplan_agent.report.bars import bars
-from stowplan_agent.report.curve import NARROW, curve
-from stowplan_agent.report.drawing import DARK, LIGHT, STYLE, label
+from stowplan_agent.report.curve import curve
+from stowplan_agent.report.document import broad_and_slim, cell, document, scrolls
+from stowplan_agent.report.document import tiles as tiles_of
+from stowplan_agent.report.drawing import NARROW, label
 from stowplan_agent.report.facts import cells, headline, kept, same_machine, tiles, why_not_less
 from stowplan_agent.report.frontier import Frontier, Point
 from stowplan_agent.report.provenance import estimate_note
 from stowplan_api.record import Workload
 
-PAGE_STYLE: Final = f"""
-:root{{color-scheme:light dark;{LIGHT}}} @media (prefers-color-scheme: dark){{:root{{{DARK}}}}}
-body{{margin:0;background:var(--paper);color:var(--ink)}}
-body{{font:16px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,sans-serif}}
-main{{max-width:1000px;margin:0 auto;padding:32px 20px 60px}}
-h1{{font-size:24px;margin:0}} h2{{font-size:18px;margin:36px 0 8px}} .sub{{color:var(--soft);margin:2px 0 18px}}
-.head{{font-size:20px;line-height:1.4;margin:0 0 18px}}
-.note{{border-left:4px solid var(--bad);background:var(--card);padding:10px 14px;margin:0 0 18px}}
-.tiles{{display:grid;grid-template-columns:repeat(auto-fit,minmax(200px,1fr));gap:12px;margin-bottom:24px}}
-.tile{{background:var(--card);border-radius:8px;padding:12px 16px}}
-.tile b{{display:block;font-size:26px;line-height:1.3}}
-.tile span{{color:var(--soft);font-size:14px}}
-svg{{width:100%;height:auto;display:block}} .wide{{overflow-x:auto}}
-table{{border-collapse:collapse;width:100%;font-size:14px}} th{{text-align:left;color:var(--soft);font-weight:600}}
-th,td{{padding:7px 10px;border-bottom:1px solid var(--line);vertical-align:top}}
-td.n,th.n{{text-align:right;width:9%}}
-tr.no td{{color:var(--bad)}} ul.plain{{list-style:none;margin:0;padding:0}} summary{{cursor:pointer;margin-top:20px}}
-.foot{{color:var(--soft);font-size:14px}} .slim{{display:none}}
-.wide svg{{min-width:680px}} .wide table{{min-width:560px}}
-:focus-visible{{outline:3px solid var(--curve);outline-offset:3px;border-radius:4px}}
-@media (max-width:640px){{.broad{{display:none}} .slim{{display:block}} main{{padding:20px 14px 40px}}
-.head{{font-size:18px}} .tiles{{grid-template-columns:1fr 1fr;gap:8px}}
-.tile{{padding:10px 12px}} .tile b{{font-size:22px}}}}
-@media print{{:root,.stow{{{LIGHT}}} body{{font-size:12px}} main{{max-width:none;padding:0}}
-.slim,details:not([open]){{display:none}} .broad{{display:block}} .wide{{overflow:visible}} .wide svg{{min-width:0}}
-svg,tr,.tile{{break-inside:avoid}} h2{{break-after:avoid}}
-*{{print-color-adjust:exact;-webkit-print-color-adjust:exact}}}}
-"""
 HEADINGS: Final = ("size", "usable", "seconds a request", "against the fastest", "lost against the next size")
 
 
@@ -54,10 +28,6 @@ def page(found: Frontier) -> str:
     model = found.record.model
     note = estimate_note(found.record)
     shapes = "; ".join(_shape(workload) for workload in found.record.workloads)
-    facts = "".join(
-        f'<div class="tile"><span>{escape(what)}</span><b>{escape(number)}</b><span>{escape(meaning)}</span></div>'
-        for what, number, meaning in tiles(found)
-    )
     reason = why_not_less(found)
     body = [
         f"<h1>{escape(model.name)}: which card is worth its price?</h1>",
@@ -66,33 +36,20 @@ def page(found: Frontier) -> str:
         f'<p class="note">{escape(note)}</p>' if note else "",
         f'<p class="head">{escape(headline(found))}</p>',
         f'<p class="sub">{escape(_whose(found))}</p>',
-        f'<div class="tiles">{facts}</div>',
+        tiles_of(tiles(found)),
         "<h2>Seconds of a request by device memory</h2>",
-        f'<div class="broad">{curve(found, style=False)}</div>',
-        f'<div class="slim">{curve(found, style=False, width=NARROW)}</div>',
+        broad_and_slim(curve(found, style=False), curve(found, style=False, width=NARROW)),
         f'<p class="foot">{escape(same_machine(found))}</p>',
         f'<p class="foot">{escape(reason)}</p>' if reason else "",
         "<h2>What stays on the card</h2>",
-        _scrolls("What stays on the card", bars(found, style=False)),
+        scrolls("What stays on the card", bars(found, style=False)),
         "<h2>Size by size</h2>",
-        _scrolls("Size by size", _table(found, found.marked, details=True)),
+        scrolls("Size by size", _table(found, found.marked, details=True)),
         f"<details><summary>All {len(found.points)} sizes</summary>"
-        f"{_scrolls('All sizes', _table(found, found.points, details=False))}</details>",
+        f"{scrolls('All sizes', _table(found, found.points, details=False))}</details>",
         _reading(found),
     ]
-    title = escape(f"{model.name}: seconds by device memory")
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1"/>'
-        f"<title>{title}</title><style>{escape(STYLE + PAGE_STYLE)}</style></head>\n<body><main>\n"
-        + "\n".join(part for part in body if part)
-        + "\n</main></body></html>\n"
-    )
-
-
-def _scrolls(name: str, inside: str) -> str:
-    """What may be wider than a phone: it scrolls on its own, by keys as well."""
-    return f'<div class="wide" tabindex="0" role="region" aria-label="{escape(name)}">{inside}</div>'
+    return document(f"{model.name}: seconds by device memory", body)
 
 
 def _whose(found: Frontier) -> str:
@@ -111,10 +68,10 @@ def _shape(workload: Workload) -> str:
 def _table(found: Frontier, points: Iterable[Point], *, details: bool) -> str:
     rows = tuple(points)
     headings = (*HEADINGS, "what stays on the card") if details else HEADINGS
-    head = "".join(_cell("th", text, number=0 < place < len(HEADINGS)) for place, text in enumerate(headings))
+    head = "".join(cell("th", text, number=0 < place < len(HEADINGS)) for place, text in enumerate(headings))
     lines = []
     for point in rows:
-        columns = [_cell("td", text, number=place > 0) for place, text in enumerate(cells(found, point, rows))]
+        columns = [cell("td", text, number=place > 0) for place, text in enumerate(cells(found, point, rows))]
         if details:
             names = ", ".join(card.name for card in point.cards)
             columns[0] = f'<td><b>{escape(label(point))}</b><br/><span class="foot">{escape(names)}</span></td>'
@@ -122,11 +79,6 @@ def _table(found: Frontier, points: Iterable[Point], *, details: bool) -> str:
         start = '<tr class="no">' if point.seconds is None else "<tr>"
         lines.append(f"{start}{''.join(columns)}</tr>")
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
-
-
-def _cell(tag: str, text: str, *, number: bool) -> str:
-    start = f'<{tag} class="n">' if number else f"<{tag}>"
-    return f"{start}{escape(text)}</{tag}>"
 
 
 def _list(words: Iterable[str]) -> str:

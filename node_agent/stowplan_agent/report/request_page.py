@@ -1,104 +1,128 @@
-"""A record as one page: its request second by second. No script, no host, light and dark, on a phone too.
+"""A record as one page: its request second by second, where its weights live, which card, and how a pod started.
 
-From top to bottom: the sentence, four numbers, memory by stage, where the seconds go, the stages and the components in
-tables, and how to read it. A record of several shapes has one such part for each.
+No script, no host, light and dark, on paper and on a phone. What is not known (no status, no frontier) has no section.
+A record of several shapes has the first part once for each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 from xml.sax.saxutils import escape
 
-from stowplan_agent.report.drawing import STYLE
+from stowplan_agent.report.curve import curve
+from stowplan_agent.report.document import (
+    broad_and_slim,
+    cards,
+    contents,
+    document,
+    heading,
+    scrolls,
+    table,
+    tiles,
+)
+from stowplan_agent.report.drawing import NARROW
 from stowplan_agent.report.explanation import infeasible_lines
-from stowplan_agent.report.page import PAGE_STYLE
+from stowplan_agent.report.facts import headline as frontier_headline
+from stowplan_agent.report.facts import same_machine
+from stowplan_agent.report.frontier import Frontier
 from stowplan_agent.report.provenance import estimate_note, is_estimate
 from stowplan_agent.report.request import Request
-from stowplan_agent.report.request_facts import HEADINGS, cells, headline, homes, shape_of, size, tiles
+from stowplan_agent.report.request_facts import HEADINGS, cells, headline, homes, shape_of, size
+from stowplan_agent.report.request_facts import tiles as facts_of
 from stowplan_agent.report.request_picture import timeline
 from stowplan_agent.report.request_seconds import seconds_bars
+from stowplan_agent.report.start import reasons_of, state_sentence
+from stowplan_agent.report.start_sections import start_sections
+from stowplan_api.residency_placement import ResidencyPlacementStatus
 
-SCROLLED: Final = (
-    ".wide svg{min-width:760px} .wide table{min-width:720px} td.w{min-width:180px} td.k,td.n{white-space:nowrap}"
-)
-"""On a phone pictures and tables keep their size and are moved sideways, rather than shrunk beyond reading."""
+SCROLLED: Final = """
+.wide table{min-width:720px} td.n{white-space:nowrap}
+@media (min-width:641px){.homes td:nth-child(-n+2){white-space:nowrap} .homes td:nth-child(3){min-width:150px}}
+"""
+"""On a phone numbers keep their size and are moved sideways, rather than shrunk beyond reading."""
 
 
-def request_page(found: Sequence[Request]) -> str:
-    """The whole page for the workloads of one record: XHTML-shaped HTML, so that any XML parser can read it back."""
-    record = found[0].record
-    note = estimate_note(record)
-    machine = f"{found[0].rank.device} with {size(found[0].rank.capacity_bytes)}"
-    shapes = "; ".join(shape_of(request.workload) for request in found)
-    ranks = f", rank {found[0].rank.rank} of {len(record.ranks)}, which has least room" if len(record.ranks) > 1 else ""
-    body = [
-        f"<h1>{escape(record.model.name)}: one request, second by second</h1>",
-        f'<p class="sub">{escape(shapes)}; {escape(record.model.pipeline)} on {escape(machine + ranks)}, '
-        f"{escape(_placed(found[0]))}</p>",
-        f'<p class="note">{escape(note)}</p>' if note else "",
-        _short(found[0]),
-    ]
+@dataclass
+class _Sections:
+    """Parts in order, and the headings among them that the contents name."""
+
+    parts: list[str] = field(default_factory=list)
+    titles: list[str] = field(default_factory=list)
+
+    def add(self, title: str, *inside: str) -> None:
+        self.parts += [heading(title), *inside]
+        self.titles.append(title)
+
+
+def request_page(
+    found: Sequence[Request], *, status: ResidencyPlacementStatus | None = None, frontier: Frontier | None = None
+) -> str:
+    """The whole page for the workloads of one record; ``status`` is that of a pod that was started with it."""
+    record, sections = found[0].record, _Sections()
     for request in found:
-        body += _part(request, titled=len(found) > 1)
-    body += ["<h2>Where the weights live</h2>", _homes(found[0]), _reading(found[0])]
-    title = escape(f"{record.model.name}: one request, second by second")
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1"/>'
-        f"<title>{title}</title><style>{escape(STYLE + PAGE_STYLE + SCROLLED)}</style></head>\n<body><main>\n"
-        + "\n".join(part for part in body if part)
-        + "\n</main></body></html>\n"
-    )
+        _one_request(sections, request, titled=len(found) > 1)
+    sections.add("Where the weights live", _homes(found[0], status))
+    if frontier is not None:
+        sections.add("Which card", *_which_card(frontier, found[0]))
+    for title, inside in start_sections(status) if status is not None else ():
+        sections.add(title, inside)
+    sections.add("How to read this", _reading(found[0]))
+    title = f"{record.model.name}: one request, second by second"
+    head = [*_head(found, title, status), contents(sections.titles) if len(found) == 1 else ""]
+    return document(title, [*head, *sections.parts], SCROLLED)
 
 
-def _part(found: Request, *, titled: bool) -> Iterable[str]:
-    facts = "".join(
-        f'<div class="tile"><span>{escape(what)}</span><b>{escape(number)}</b><span>{escape(meaning)}</span></div>'
-        for what, number, meaning in tiles(found)
+def _head(found: Sequence[Request], title: str, status: ResidencyPlacementStatus | None) -> Iterable[str]:
+    first, record = found[0], found[0].record
+    machine = f"{first.rank.device} with {size(first.rank.capacity_bytes)}"
+    shapes = "; ".join(shape_of(request.workload) for request in found)
+    ranks = f", rank {first.rank.rank} of {len(record.ranks)}, which has least room" if len(record.ranks) > 1 else ""
+    yield f"<h1>{escape(title)}</h1>"
+    yield (
+        f'<p class="sub">{escape(shapes)}; {escape(record.model.pipeline)} on {escape(machine + ranks)}, '
+        f"{escape(_placed(first, status))}</p>"
     )
+    note = estimate_note(record)
+    yield f'<p class="note">{escape(note)}</p>' if note else ""
+    yield _short(first)
+    if status is not None:
+        kind = "note good" if status.phase == "Ready" else "note"
+        yield f'<p class="{kind}">{escape(state_sentence(status))}</p>'
+
+
+def _one_request(sections: _Sections, found: Request, *, titled: bool) -> None:
     if titled:
-        yield f"<h2>{escape(found.workload.name)}: {escape(shape_of(found.workload))}</h2>"
-    yield f'<p class="head">{escape(headline(found))}</p>'
-    yield f'<div class="tiles">{facts}</div>'
-    yield f"<h2>Device memory through the request</h2>{_wide(timeline(found, style=False))}"
-    yield '<p class="foot">Each stage has a least width; what is left is shared out by seconds.</p>'
-    yield f"<h2>Where the seconds go</h2>{_wide(seconds_bars(found, style=False))}"
+        sections.add(f"{found.workload.name}: {shape_of(found.workload)}")
+    sections.parts += [f'<p class="head">{escape(headline(found))}</p>', tiles(facts_of(found))]
+    wide, slim = (timeline(found, style=False, width=width) for width in (960, NARROW))
+    rule = '<p class="foot">Each stage has a least width; what is left is shared out by seconds.</p>'
+    sections.add("Device memory through the request", broad_and_slim(wide, slim), rule)
+    wide, slim = (seconds_bars(found, style=False, width=width) for width in (960, NARROW))
+    sections.add("Where the seconds go", broad_and_slim(wide, slim))
     rows = [(cells(found, stage), found.left(stage) < 0) for stage in found.stages]
-    yield f"<h2>Stage by stage</h2>{_wide(_table(HEADINGS, rows))}"
+    stages = table(HEADINGS, rows, range(1, len(HEADINGS)))
+    sections.add("Stage by stage", scrolls("Stage by stage", stages))
 
 
-def _wide(inner: str) -> str:
-    """What may be wider than the page: moved sideways by hand or by keys."""
-    return f'<div class="wide" tabindex="0">{inner}</div>'
+def _homes(found: Request, status: ResidencyPlacementStatus | None) -> str:
+    said = reasons_of(status) if status is not None else {}
+    rows = [((name, nbytes, mode, why or said.get(name, "")), False) for name, nbytes, mode, why in homes(found)]
+    inside = table(("component", "weights", "placed", "why"), rows)
+    return f'<div class="homes">{cards("Where the weights live", inside)}</div>'
 
 
-def _table(headings: Sequence[str], rows: Iterable[tuple[Sequence[str], bool]]) -> str:
-    head = "".join(_cell("th", text, number=place > 0) for place, text in enumerate(headings))
-    lines = []
-    for texts, is_short in rows:
-        line = "".join(_cell("td", text, number=place > 0) for place, text in enumerate(texts))
-        lines.append(f'<tr class="no">{line}</tr>' if is_short else f"<tr>{line}</tr>")
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+def _which_card(frontier: Frontier, found: Request) -> Iterable[str]:
+    here = found.rank.capacity_bytes
+    yield f"<p>{escape(frontier_headline(frontier))}</p>"
+    yield broad_and_slim(*(curve(frontier, style=False, width=width, here=here) for width in (960, NARROW)))
+    yield f'<p class="foot">{escape(same_machine(frontier))}</p>'
 
 
-def _cell(tag: str, text: str, *, number: bool) -> str:
-    return f'<{tag} class="n">{escape(text)}</{tag}>' if number else f"<{tag}>{escape(text)}</{tag}>"
-
-
-def _homes(found: Request) -> str:
-    head = "".join(f"<th>{text}</th>" for text in ("component", "weights", "placed", "why"))
-    lines = (
-        f'<tr><td class="k">{escape(name)}</td><td class="k">{escape(nbytes)}</td><td>{escape(mode)}</td>'
-        f'<td class="w">{escape(why)}</td></tr>'
-        for name, nbytes, mode, why in homes(found)
-    )
-    return _wide(f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>")
-
-
-def _placed(found: Request) -> str:
+def _placed(found: Request, status: ResidencyPlacementStatus | None) -> str:
     if found.plan is None:
-        return "under the placement that was given"
+        return "under the placement in force" if status is not None else "under the placement that was given"
     return "under its proven fastest placement" if found.plan.status == "Optimal" else "with everything streamed"
 
 
@@ -121,5 +145,4 @@ def _reading(found: Request) -> str:
         "“Left”: what is free at the stage's peak beside the reserve, which is larger where it is adaptive.",
         *record.provenance,
     ]
-    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
-    return f'<h2>How to read this</h2><ul class="foot">{items}</ul>'
+    return f'<ul class="foot">{"".join(f"<li>{escape(line)}</li>" for line in lines)}</ul>'

@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 import pytest
 
 from stowplan_agent.report.bars import bars
-from stowplan_agent.report.curve import NARROW, curve
-from stowplan_agent.report.drawing import duration, gib, slower
+from stowplan_agent.report.curve import curve
+from stowplan_agent.report.drawing import NARROW, duration, gib, slower
 from stowplan_agent.report.facts import headline
 from stowplan_agent.report.frontier import Frontier, Point, frontier
 from stowplan_agent.report.knee import knee
