@@ -19,6 +19,7 @@ _TEXT: Final = 512  # where a row's text begins, and how long it is
 _MOMENTS: Final = 1024
 REMEMBERED: Final = 64
 """Turns whose moments are kept: more than ranks can be apart, which is the slots of all rings."""
+_RELEASED: Final = ROW - 1  # a byte of the first row
 _FAR: Final = 1 << 30
 _WORD: Final = 1 << 32
 
@@ -65,7 +66,13 @@ class Board:
         return self.memory[start : start + REMEMBERED * 16].view(np.float64).reshape(REMEMBERED, 2)
 
     def release(self) -> None:
-        """Let every turn count as reached, so that no stream waits for a rank that is gone: before all are ended."""
+        """Let every turn count as reached, so that no stream waits for a rank that is gone: before all are ended.
+
+        Doing so again changes nothing: counters that wrap must not be pushed on twice.
+        """
+        if self.memory[_RELEASED]:
+            return
+        self.memory[_RELEASED] = 1
         for rank in range(self.ranks):
             for turn in Turn:
                 self.counter(rank, turn)[0] += np.uint32(_FAR)

@@ -97,7 +97,7 @@ class Fleet:
         cause, code = self.cause, self.code
         if cause is None:
             late = ", ".join(map(str, sorted(self.running)))
-            why = f"being sent {signal_name(self.asked)}" if self.asked is not None else "another rank had ended"
+            why = f"being sent {signal_name(self.asked)}" if self.asked is not None else "another rank's end"
             cause, code = f"rank {late} did not end within {self.grace.after_request:g} s of {why}, and was killed", 1
         kills = tuple(Send(rank, signal.SIGKILL) for rank in sorted(self.running))
         return replace(self, cause=cause, code=code, killed=True), (Release(), *kills)
