@@ -76,12 +76,29 @@ def build_record(
             Interval(
                 component=component,
                 entry=entry,
-                reserve_bytes=max(observations[index].fragmentation_bytes for _, observations in observed),
+                reserve_bytes=max(_taken_beside(observations, index) for _, observations in observed),
                 runs=tuple(_run(workload, observations[index]) for workload, observations in observed),
             )
             for index, (component, entry) in enumerate(first)
         ),
     )
+
+
+def _taken_beside(observations: Sequence[Observation], index: int) -> int:
+    """Bytes that the allocator takes in one interval beside all that is in use.
+
+    Its own fragmentation, and at worst all that the largest of the smaller intervals left behind: between weights that
+    stay, such a gap is too small for what comes now.
+    """
+    own = observations[index]
+    if not own.fragmentation_bytes:
+        return 0
+    left = (
+        one.activation_bytes + one.fragmentation_bytes
+        for one in observations
+        if one.activation_bytes < own.activation_bytes
+    )
+    return own.fragmentation_bytes + max(left, default=0)
 
 
 def _run(workload: Workload, observation: Observation) -> Run:

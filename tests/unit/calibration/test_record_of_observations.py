@@ -55,10 +55,12 @@ def test_several_shapes_run_in_the_same_intervals() -> None:
 
 
 def test_an_interval_keeps_free_what_the_allocator_took_in_the_heaviest_shape() -> None:
+    """Its own fragmentation, and what the largest of the smaller intervals left."""
+    text = replace(TEXT, fragmentation_bytes=40)
     smaller, larger = (replace(DENOISER, fragmentation_bytes=nbytes) for nbytes in (70, 90))
-    shapes = {workload("a"): (TEXT, smaller, FINISH), workload("b"): (TEXT, larger, FINISH)}
+    shapes = {workload("a"): (text, smaller, FINISH), workload("b"): (text, larger, FINISH)}
     record = build_record(MODEL, shapes, COMPONENTS, MACHINE, LINK)
-    assert [interval.reserve_bytes for interval in record.intervals] == [0, 90, 0]
+    assert [interval.reserve_bytes for interval in record.intervals] == [40 + 30, 90 + 500 + 40, 0]
 
 
 def test_shapes_that_run_other_components_are_refused_by_name() -> None:
