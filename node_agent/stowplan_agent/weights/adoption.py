@@ -115,7 +115,7 @@ def check_apart(surveys: Mapping[str, Survey]) -> None:
 def _users(module: torch.nn.Module, layers: Mapping[tuple[str, int], torch.nn.Module]) -> Users:
     users: Users = {}
     for key, layer in layers.items():
-        for inner in layer.modules():
+        for inner in _modules(layer):
             users.setdefault(inner, set()).add(key)
     whole = set(layers.values())
     pending = [module]
@@ -150,11 +150,11 @@ def _places(component: str, modules: Modules) -> Iterator[tuple[str, Place]]:
         prefix = path + "." if path else ""
         for key, parameter in inner._parameters.items():
             if parameter is not None:
-                _check_value(f"component {component}: tensor {prefix}{key}", parameter)
+                _check_value(component, prefix, key, parameter)
                 yield prefix + key, Place(inner, key, parameter, is_buffer=False)
         for key, buffer in inner._buffers.items():
             if buffer is not None:
-                _check_value(f"component {component}: tensor {prefix}{key}", buffer)
+                _check_value(component, prefix, key, buffer)
                 yield prefix + key, Place(inner, key, buffer, is_buffer=True)
 
 
@@ -162,12 +162,16 @@ def _info(tensor: torch.Tensor) -> TensorInfo:
     return TensorInfo(tuple(tensor.shape), str(tensor.dtype), tensor.nbytes)
 
 
-def _check_value(where: str, tensor: torch.Tensor) -> None:
+def _check_value(component: str, prefix: str, key: str, tensor: torch.Tensor) -> None:
     if tensor.is_meta:
-        raise AdoptionError(f"{where} was left on the meta device by its loader; the checkpoint lacks its value")
+        raise AdoptionError(
+            f"component {component}: tensor {prefix}{key} was left on the meta device by its loader; "
+            f"the checkpoint lacks its value"
+        )
     if isinstance(tensor, torch.nn.Parameter) and tensor.is_inference():
         raise AdoptionError(
-            f"{where} was made in inference mode and can never be written to; load it outside that mode"
+            f"component {component}: tensor {prefix}{key} was made in inference mode and can never be written to; "
+            f"load it outside that mode"
         )
 
 

@@ -66,9 +66,9 @@ class Driver:
             "get_device_properties": lambda _: SimpleNamespace(total_memory=24 * GIB),
             "mem_get_info": lambda _: (self.free, 24 * GIB),
             "memory_reserved": lambda _: GIB,
-            "memory_allocated": lambda _: GIB,
-            "max_memory_allocated": lambda _: GIB,
-            "max_memory_reserved": lambda _: GIB,
+            "memory_stats_as_nested_dict": lambda _: {
+                name: {"all": {"current": GIB, "peak": GIB}} for name in ("allocated_bytes", "reserved_bytes")
+            },
             "reset_peak_memory_stats": lambda _: None,
             "set_per_process_memory_fraction": self.cap,
         }

@@ -12,8 +12,8 @@ import os
 import sys
 import weakref
 from bisect import bisect_right
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -30,8 +30,7 @@ class _OpenFile:
         weakref.finalize(self, os.close, self.descriptor).atexit = False
 
 
-@dataclass(frozen=True)
-class FileBytes:
+class FileBytes(NamedTuple):
     """A stretch of an open file, which stays open with it."""
 
     file: _OpenFile

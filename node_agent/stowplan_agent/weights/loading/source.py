@@ -12,7 +12,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import torch
@@ -44,8 +44,7 @@ IN_MEMORY: Final = Origin()
 """Weights that were made or loaded by hand."""
 
 
-@dataclass(frozen=True)
-class _Stretch:
+class _Stretch(NamedTuple):
     """A block's bytes: from ``offset`` in the unit's buffer. ``values`` is flat: bytes, or elements to be converted."""
 
     offset: int
@@ -62,14 +61,12 @@ class UnitSource:
     """Where the blocks of one unit are to be read. Keeps files open and memory alive until it is dropped."""
 
     def __init__(self, blocks: Sequence[Block], origin: Origin = IN_MEMORY) -> None:
-        """Looks at storages only; reads no byte of them."""
-        offsets, self._nbytes = block_offsets(blocks)
-        self._stretches = [
-            _stretch(block, offset, origin)
-            for block, offset in zip(blocks, offsets, strict=True)
-            if block.end > block.start
-        ]
-        self._ends = [stretch.offset + stretch.nbytes for stretch in self._stretches]
+        """Looks at no storage before the first `read`, so that the first layer of many is read at once."""
+        self._blocks, self._origin = blocks, origin
+        self._offsets, self._nbytes = block_offsets(blocks)
+        self._stretches: list[_Stretch] = []
+        self._ends: list[int] = []
+        self._locating = threading.Lock()
 
     @property
     def nbytes(self) -> int:
@@ -81,12 +78,21 @@ class UnitSource:
 
         ``start`` is a multiple of the alignment. Bytes between blocks are left as they are.
         """
+        self._locate()
         end = start + target.nbytes
         for stretch in self._stretches[bisect_right(self._ends, start) :]:
             if stretch.offset >= end:
                 return
             first, last = max(start, stretch.offset), min(end, stretch.offset + stretch.nbytes)
             _write(stretch, first - stretch.offset, target[first - start : last - start])
+
+    def _locate(self) -> None:
+        with self._locating:
+            if self._ends:
+                return
+            placed = zip(self._blocks, self._offsets, strict=True)
+            self._stretches = [_stretch(block, at, self._origin) for block, at in placed if block.end > block.start]
+            self._ends = [stretch.offset + stretch.nbytes for stretch in self._stretches]
 
 
 def _stretch(block: Block, offset: int, origin: Origin) -> _Stretch:
