@@ -93,6 +93,18 @@ class FixedComponent(ManagedComponent):
             self._ledger.take(self.name, Tier.DEVICE, self._nbytes)
         self.entry = entry
 
+    def recount(self) -> None:
+        """After tensors were added or taken away, where the others are. Raises torch.OutOfMemoryError, uncounted."""
+        nbytes = sum(_storages(self.module).values())
+        grown = nbytes - self._nbytes if self.entry is not None else 0
+        if grown > 0:
+            self._accelerator.hold(grown)
+            self._ledger.take(self.name, Tier.DEVICE, grown)
+        elif grown < 0:
+            self._accelerator.let_go(-grown)
+            self._ledger.give_back(self.name, Tier.DEVICE, -grown)
+        self._nbytes = nbytes
+
     def disown(self) -> None:
         """It stays where it is, and is nobody's."""
         if self.entry is not None:

@@ -160,3 +160,37 @@ def test_a_rewrite_that_fails_leaves_fixed_modules_as_they_were() -> None:
         after = dict(stack.named_parameters())
         assert before.keys() == after.keys() and all(before[name] is after[name] for name in before)
         engine.close()
+
+
+def test_what_a_rewrite_adds_to_a_fixed_component_is_counted_and_goes_again() -> None:
+    with emulated_card() as card, torch.no_grad():
+        stack, engine = Stack(), WeightsEngine(card)
+        foreign(stack)
+        engine.adopt({"part": stack})
+        before = engine.ledger.held("part", Tier.DEVICE)
+        with engine.rewriting():
+            stack.first[0].adapter = nn.Linear(8, 8, bias=False)
+        assert engine.ledger.held("part", Tier.DEVICE) == before + 256 == engine.describe()[0].total_bytes()
+        check(engine)
+        with engine.rewriting():
+            del stack.first[0].adapter
+        assert engine.ledger.held("part", Tier.DEVICE) == before
+        check(engine)
+        engine.close()
+
+
+def test_an_adapter_that_the_device_has_no_room_for_is_taken_back() -> None:
+    with emulated_card() as card, torch.no_grad():
+        first, second, engine = Stack(), Stack(), WeightsEngine(card)
+        foreign(first), foreign(second)
+        engine.adopt({"first": first, "second": second})
+        held = dict(engine.ledger._balances)
+        card.hold((1 << 30) - card.counters().allocated - 256)
+        with pytest.raises(torch.OutOfMemoryError), engine.rewriting():
+            first.adapter = nn.Linear(8, 8, bias=False)
+            second.adapter = nn.Linear(8, 8, bias=False)
+        assert not hasattr(first, "adapter") and not hasattr(second, "adapter")
+        assert dict(engine.ledger._balances) == held
+        card.let_go((1 << 30) - sum(held.values()) - 256)
+        check(engine)
+        engine.close()

@@ -34,9 +34,11 @@ def rewrite(
 ) -> Iterator[None]:
     """See the module, and `WeightsEngine.rewriting`. Nothing visits, and no permanent unit keeps a host copy.
 
-    Of fixed components only the structure is put back: adapters of weights that stay on the device are put beside them.
+    Of fixed components only the structure is put back: adapters of weights that stay on the device are put beside them,
+    and counted with them.
     """
     before = [Structure(component.module) for component in components.values()]
+    fixed = [part for part in components.values() if isinstance(part, FixedComponent)]
     components = {name: part for name, part in components.items() if not isinstance(part, FixedComponent)}
     headroom = Headroom(host_headroom)
     bench = Workbench(components, accelerator, ledger, headroom)
@@ -45,10 +47,14 @@ def rewrite(
         with on_bench(components, bench, accelerator.running):
             yield
         _renew_all(components, {}, rank, accelerator, ledger, headroom)
+        for part in fixed:
+            part.recount()
     except BaseException:
         bench.sweep()
         for structure in before:
             structure.restore()
+        for part in fixed:
+            part.recount()
         for component in components.values():
             for unit in component.units():
                 for view, own in unit.bound():
