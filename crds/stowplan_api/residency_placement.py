@@ -121,7 +121,7 @@ class ComponentStatus(Model):
 
 
 class PlanStatus(Model):
-    """What the planner promised."""
+    """What the planner promised, whether it is in force (then `kept` is absent) or not."""
 
     id: Text
     """Digest of record, limits and placement."""
@@ -130,6 +130,19 @@ class PlanStatus(Model):
     """Without the reserve."""
     explanations: Annotated[tuple[Text, ...], Field(max_length=32)] = ()
     """One line a component: what was chosen, and why."""
+    kept: Text | None = None
+    """What is in force in its stead, and why; absent where the plan itself is."""
+
+
+class StepStatus(Model):
+    """One step at the declared shape that needs most memory, where that is not the default one."""
+
+    shape: Text
+    """Its name."""
+    peak_bytes: Bytes
+    """As measured, outside bytes included."""
+    predicted_peak_bytes: Bytes
+    """Of a whole request of it; without the reserve."""
 
 
 class ValidationStatus(Model):
@@ -140,9 +153,10 @@ class ValidationStatus(Model):
     reference_milliseconds: Milliseconds
     """The first request at the same shape."""
     peak_bytes: Bytes
-    """Highest device use of any rank, outside bytes included."""
+    """Highest device use of any rank in any request of the proof, outside bytes included."""
     bit_equal: bool
     """Whether the output equals the reference output bit for bit."""
+    heaviest: StepStatus | None = None
 
 
 class Rollback(Model):

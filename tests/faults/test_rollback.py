@@ -71,6 +71,8 @@ def test_a_fault_rolls_back_to_the_proven_seed_placement(
     )
     assert started.status.validation is not None
     assert started.status.validation.bit_equal
+    assert started.status.plan is not None
+    assert started.status.plan.kept == f"the seed placement is in force: rolled back ({reason})"
     assert all(part.device_bytes == 0 for part in started.status.components)
 
 
@@ -78,6 +80,7 @@ def test_a_fault_that_never_comes_changes_nothing(measured: Start) -> None:
     started = start_again(measured, faults=f"apply.{MOVES + 1}")
     assert started.phase == "Ready"
     assert started.status.rollbacks == ()
+    assert started.status.plan is not None and started.status.plan.kept is None
 
 
 @pytest.mark.parametrize("fault", ["apply.2", "validate.output"])
@@ -129,14 +132,28 @@ def test_a_reference_that_differs_from_itself_is_its_own_tolerance(
 ) -> None:
     _, startup, progress = begin_again(measured)
     planned = progress.status.resident
-    outputs(measured, monkeypatch, 0.50, 0.48, 0.51)  # the plan's, and two more of the reference
+    # The plan's, two more of the reference, and the plan's own again, once it is gone back to.
+    outputs(measured, monkeypatch, 0.50, 0.48, 0.51, 0.46)
     assert startup.run() == "Ready"
     assert startup.prepared.session.placement() != startup.prepared.seed
     (validated,) = (one for one in progress.status.conditions if one.type == "Validated")
-    assert "0.01 from the reference, of which two runs are 0.03 apart" in validated.message
+    assert "0.02 from the reference, of which two runs are 0.03 apart" in validated.message
     assert progress.status.validation is not None and not progress.status.validation.bit_equal
     assert progress.status.rollbacks == ()
     assert planned != progress.status.resident
+
+
+def test_a_plan_that_was_left_to_run_the_reference_is_proven_again_and_not_taken_on_trust(
+    measured: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it gave before it was left is within the spread; a weight that came back wrong is what this would be."""
+    _, startup, progress = begin_again(measured)
+    outputs(measured, monkeypatch, 0.50, 0.48, 0.51, 0.60, 0.49)  # the last one is the seed's proof
+    assert startup.run() == "RolledBack"
+    (rollback,) = progress.status.rollbacks
+    assert rollback.reason == "OutputDiffers"
+    assert rollback.message.startswith("the output is none of this model's since the placement was left")
+    assert startup.prepared.session.placement() == startup.prepared.seed
 
 
 def test_what_differs_by_more_than_the_reference_from_itself_is_rolled_back(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -15,6 +15,8 @@ from pipelines import image_to_video_models, ltx_models, unet_and_causal_models
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+
+from pipelines.stored_starts import Earlier, Starts, left_by_a_cold_start
 
 PROGRAM = Path(__file__).parents[2] / "examples" / "tiny_models.py"
 
@@ -56,3 +58,26 @@ def tiny_wan_two_experts(write_tiny: Callable[[str], Path]) -> Path:
 @pytest.fixture(scope="session")
 def tiny_flux(write_tiny: Callable[[str], Path]) -> Path:
     return write_tiny("tiny-flux")
+
+
+@pytest.fixture(scope="session")
+def earlier(tiny_wan: Path, tmp_path_factory: pytest.TempPathFactory) -> Earlier:
+    """What a cold start left for others."""
+    return left_by_a_cold_start(tiny_wan, tmp_path_factory.mktemp("records"))
+
+
+@pytest.fixture
+def records(earlier: Earlier, tmp_path: Path) -> Path:
+    """A directory with that."""
+    folder = tmp_path / "records"
+    folder.mkdir()
+    (folder / earlier.name).write_text(earlier.text)
+    return folder
+
+
+@pytest.fixture
+def until(earlier: Earlier, records: Path) -> Iterator[Starts]:
+    """Run a start in that directory until a phase is done."""
+    starts = Starts(earlier.path, records)
+    yield starts
+    starts.close()

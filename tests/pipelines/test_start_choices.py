@@ -12,7 +12,11 @@ import pytest
 from starts import Start, begin, settings_of, start, start_again
 from stowplan_agent.lifecycle import StartSettings
 from stowplan_agent.lifecycle.facts import summary
+from stowplan_agent.lifecycle.target import Target, choose_target
 from stowplan_agent.pipeline.request import Stopped
+from stowplan_agent.planning import seed_placement
+from stowplan_api.diffusion_deployment import Residency
+from stowplan_api.record import CalibrationRecord
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +58,28 @@ def test_the_environment_disables_the_adjustment(measured: Start) -> None:
     assert started.condition("Applied").reason == "ResidencyDisabled"
     assert started.weights_on_device() == 0
     assert started.status.plan is None
+
+
+def test_a_plan_no_faster_than_the_seed_placement_is_told_of_as_what_is_not_in_force(
+    measured: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planner's placement is made slower here: everything streams, from memory that is not locked."""
+    prepared = measured.startup.prepared
+
+    def slow(record: CalibrationRecord, residency: Residency) -> Target:
+        return replace(choose_target(record, residency), placement=seed_placement(record.components, ranks=1))
+
+    monkeypatch.setattr("stowplan_agent.lifecycle.target.choose_target", slow)
+    started = start_again(measured)
+    assert (started.phase, "Apply" in started.phases) == ("Ready", False)
+    assert prepared.session.placement() == prepared.seed
+    applied, plan = started.condition("Applied"), started.status.plan
+    assert (applied.status, applied.reason) == ("True", "AlreadyOptimal")
+    assert applied.message.startswith("the seed placement is kept: it takes ")
+    assert plan is not None
+    assert plan.kept == applied.message
+    card = "Emulated 40 MiB"
+    assert started.metric("placement_info", plan="seed", device=card, uuid="", product=card) == 1
 
 
 def test_a_pinned_placement_is_applied_and_proven_like_any_other(measured: Start) -> None:

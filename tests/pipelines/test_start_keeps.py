@@ -10,6 +10,7 @@ import pytest
 
 from starts import settings_of, start
 from stowplan_agent.lifecycle import StartSettings
+from stowplan_agent.lifecycle.heaviest import Step
 from stowplan_agent.transaction import Measured
 
 
@@ -37,7 +38,8 @@ def test_a_full_disk_does_not_fail_the_start_that_would_have_kept(
         warm_start, prepared = started.startup.warm_start, started.startup.prepared
         warm_start.stored = None
         other = Measured("0" * 64, prepared.reference.seconds, 1, 1)
-        warm_start.keep(started.status.plan, other)
+        step = Step(started.settings.spec.workload.shapes[0], other, 1, ())
+        warm_start.keep(started.status.plan, other, step)
         assert warm_start.stored is None
     finally:
         started.startup.close()
@@ -56,6 +58,6 @@ def test_without_a_directory_nothing_is_stored_and_nothing_more_is_run(tiny_wan:
     started = start(settings_of(tiny_wan, "40Mi", shapes=["32x32x1@1"]))
     try:
         assert started.startup.warm_start.stored is None
-        assert started.startup.prepared.step_calls == ()
+        assert started.startup.prepared.step_calls == {}
     finally:
         started.startup.close()

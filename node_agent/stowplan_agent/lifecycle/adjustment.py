@@ -7,7 +7,7 @@ serve, and where not even the weights come back the process must end.
 from __future__ import annotations
 
 from stowplan_agent.lifecycle.errors import RollbackFailed, StartError
-from stowplan_agent.lifecycle.facts import bytes_text, infeasible_text, plan_status, summary
+from stowplan_agent.lifecycle.facts import plan_status, summary
 from stowplan_agent.lifecycle.in_force import make_final
 from stowplan_agent.lifecycle.interruption import Interruptions
 from stowplan_agent.lifecycle.moving import move_to
@@ -15,11 +15,13 @@ from stowplan_agent.lifecycle.phases import Outcome
 from stowplan_agent.lifecycle.preparation import Prepared
 from stowplan_agent.lifecycle.progress import Progress
 from stowplan_agent.lifecycle.proof import Proof
+from stowplan_agent.lifecycle.proof_requests import ProofRequests
 from stowplan_agent.lifecycle.settings import StartSettings
-from stowplan_agent.lifecycle.target import Target, choose_target, not_below
+from stowplan_agent.lifecycle.switch import THROWN
+from stowplan_agent.lifecycle.target import Target, nothing_fits, target_of
 from stowplan_agent.pipeline.request import Stopped
-from stowplan_agent.planning import solve
-from stowplan_agent.transaction import Measured, difference
+from stowplan_agent.transaction import difference
+from stowplan_api.conditions import shorten
 from stowplan_api.contract import PlacementCondition, PlacementReason
 
 
@@ -48,25 +50,27 @@ class Adjustment:
         return self._chosen is not None and self._chosen.placement != self._prepared.seed
 
     @property
-    def measured(self) -> Measured | None:
-        """What the proof measured last."""
-        return self._proof.last
+    def proven(self) -> ProofRequests:
+        """What the requests of the proof gave."""
+        return self._proof.requests
 
     def solve(self) -> Outcome:
         """Choose the placement of this start. Raises `StartError` where the user's does not fit, or none does."""
         target = self._chosen = self._choose()
         if target.plan is not None:
-            self._progress.facts(plan=plan_status(target.plan))
+            self._progress.facts(plan=plan_status(target.plan, kept=target.kept))
         if difference(self._prepared.session.placement(), target.placement):
             return Outcome.DONE
         if target.reason in (PlacementReason.PLAN_APPLIED, PlacementReason.PINNED):
-            self._in_force(PlacementReason.ALREADY_OPTIMAL, "the seed placement is the plan", target.note)
+            message = target.kept or "the seed placement is the plan"
+            self._in_force(PlacementReason.ALREADY_OPTIMAL, message, target.note)
         return Outcome.KEEP
 
     def apply(self) -> Outcome:
         """Make the moves. Raises `StartError` with every one of them undone, else `RollbackFailed`."""
         if self._interruptions.switch.thrown:
             self._chosen = self._choose()
+            self._plan_is_given_up(THROWN)
             return Outcome.KEEP
         target = self._target
         move_to(self._prepared, target.placement, interrupt=self._between_moves, faults=self._settings.faults)
@@ -76,7 +80,7 @@ class Adjustment:
     def validate(self) -> Outcome:
         """Prove what is in force, and make it final. Raises `StartError`."""
         try:
-            self._proof.prove(self._progress)
+            self._proof.prove(self._progress, keeps=self._keeps)
         except StartError as error:
             if error.reason is not PlacementReason.OUTPUT_DIFFERS:
                 raise
@@ -86,10 +90,11 @@ class Adjustment:
 
     def roll_back(self, failure: StartError) -> Outcome:
         """Back to the seed placement, which the probe ran in; proven again before anything is served."""
-        session, measured, seed = self._prepared.session, self._proof.last, self._prepared.seed
+        session, seed, measured = self._prepared.session, self._prepared.seed, self._proof.requests.numbers()
         if self._target.reason is PlacementReason.EXTRAPOLATED:
-            raise self._nothing_fits(failure)
-        text = "" if measured is None else bytes_text(measured.peak_bytes, measured.seconds)
+            nothing = nothing_fits(self._prepared.record, failure)
+            self._progress.condition(PlacementCondition.APPLIED, "False", nothing.reason, str(nothing))
+            raise nothing
         try:
             self._settings.faults.reach("rollback")
             move_to(self._prepared, seed)
@@ -97,7 +102,8 @@ class Adjustment:
             message = f"rolling back failed: {error}; it was to undo this: {failure}"
             raise RollbackFailed(PlacementReason.FAILED, message) from error
         given_up, kept = summary(self._target.placement), summary(seed)
-        self._progress.rolled_back(failure.reason, str(failure), given_up, kept, text)
+        self._plan_is_given_up(f"rolled back ({failure.reason})")
+        self._progress.rolled_back(failure.reason, str(failure), given_up, kept, measured)
         self._progress.condition(PlacementCondition.APPLIED, "False", failure.reason, str(failure))
         try:
             self._prove_seed()
@@ -118,13 +124,15 @@ class Adjustment:
 
         ``planned``: the target is in force, and not the seed placement after a rollback.
         """
-        self._proof.report(self._progress, self._target.plan if planned else None)
+        plan = self._target.plan if planned and not self._target.kept else None
+        self._proof.report(self._progress, plan.id if plan else None)
         return self._proof.sentence()
 
     def _judge_by_spread(self, failure: StartError) -> None:
         """The reference once more where it was run: if it does not repeat itself, its own spread is the tolerance.
 
-        Raises ``failure``, in the seed placement, if it does; `StartError` for an output that is further away.
+        Then the placement is gone back to, and proven anew: nothing serves that was left since it was proven. Raises
+        ``failure``, in the seed placement, if it does repeat itself; `StartError` for an output that is further away.
         """
         here = self._prepared.session.placement()
         move_to(self._prepared, self._prepared.seed)
@@ -132,6 +140,8 @@ class Adjustment:
             raise failure
         move_to(self._prepared, here)
         self._proof.judge(self._progress)
+        if here != self._prepared.seed:
+            self._proof.prove_again(self._progress)
 
     def _prove_seed(self) -> None:
         """Raises `StartError`. The seed placement is the reference's own: what its runs differ by is the spread.
@@ -151,6 +161,11 @@ class Adjustment:
             self._proof.judge(self._progress, timed=False)
 
     @property
+    def _keeps(self) -> bool:
+        """Whether the next start is to be left what this one proves."""
+        return self._settings.record_dir is not None and self._target.plan is not None
+
+    @property
     def _target(self) -> Target:
         assert self._chosen is not None, "Solve comes before whatever needs a target"
         return self._chosen
@@ -161,32 +176,19 @@ class Adjustment:
 
     def _choose(self) -> Target:
         record, residency = self._prepared.record, self._settings.spec.residency
-        current = self._prepared.session.placement()
-        if self._interruptions.switch.thrown:
-            return self._kept(Target(current, PlacementReason.RESIDENCY_DISABLED), "the seed placement is served")
-        if residency.mode == "Static":
-            return self._kept(Target(current, PlacementReason.STATIC_MODE), "the seed placement is served")
-        if record.extrapolated and residency.mode == "Auto":
-            # What was not measured is no ground to move anything; the seed placement may fit, and proves it or not.
-            message = "the seed placement is served if it proves itself: "
-            message += "the declared shape ran out of memory when it was measured"
-            return self._kept(Target(current, PlacementReason.EXTRAPOLATED), message)
-        return not_below(record, choose_target(record, residency), current, residency.prefer)
-
-    def _kept(self, target: Target, message: str) -> Target:
-        self._progress.condition(PlacementCondition.APPLIED, "False", target.reason, message)
+        thrown = self._interruptions.switch.thrown
+        target = target_of(record, self._prepared.session.placement(), residency, disabled=thrown)
+        if target.plan is None and target.kept:
+            self._progress.condition(PlacementCondition.APPLIED, "False", target.reason, target.kept)
         return target
+
+    def _plan_is_given_up(self, why: str) -> None:
+        """Whatever plan the status describes: it says from now on that the seed placement is in force."""
+        plan = self._progress.status.plan
+        if plan is not None:
+            kept = shorten(f"the seed placement is in force: {why}")
+            self._progress.facts(plan=plan.model_copy(update={"kept": kept}))
 
     def _in_force(self, reason: PlacementReason, message: str, note: str) -> None:
         text = f"{message}; {note}" if note else message
         self._progress.condition(PlacementCondition.APPLIED, "True", reason, text)
-
-    def _nothing_fits(self, failure: StartError) -> StartError:
-        """The seed placement needs least of all, and it failed at the declared shape: say what would fit."""
-        plan = solve(self._prepared.record)
-        if plan.placement is None:
-            reason, message = PlacementReason.INFEASIBLE, f"{infeasible_text(plan)}; {failure}"
-        else:
-            reason, message = failure.reason, f"{failure}; even with everything streamed, so declare a smaller shape"
-        self._progress.condition(PlacementCondition.APPLIED, "False", reason, message)
-        return StartError(reason, message)

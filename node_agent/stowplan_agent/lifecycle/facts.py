@@ -64,8 +64,8 @@ def rank_status(record: CalibrationRecord, reserve_bytes: int, peak_bytes: int, 
     )
 
 
-def plan_status(plan: Plan) -> PlanStatus:
-    """What the planner promised, and why."""
+def plan_status(plan: Plan, *, kept: str = "") -> PlanStatus:
+    """What the planner promised, and why; ``kept``: what is in force in the plan's stead, and why, if anything is."""
     assert plan.cost is not None
     return PlanStatus(
         id=plan.id,
@@ -74,6 +74,7 @@ def plan_status(plan: Plan) -> PlanStatus:
         explanations=tuple(
             shorten(f"{reason.component}: {reason.chosen}; {reason.because}") for reason in plan.explanations
         ),
+        kept=shorten(kept) if kept else None,
     )
 
 

@@ -6,7 +6,7 @@ start makes of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from stowplan_agent.lifecycle.deadlines import too_long
@@ -39,6 +39,15 @@ class Interruptions:
     def begin(self, phase: Phase) -> None:
         """Another phase runs."""
         self.phase, self.last = phase, None
+
+    def begin_again(self) -> None:
+        """What the phase that runs has tried first was given up: it begins anew, with all of its seconds."""
+        self.last = None
+        self._watchdog.begin_again()
+
+    def lengthen(self, deadlines: Mapping[Phase, float]) -> None:
+        """The phases that come may take so many seconds, where that is more."""
+        self._watchdog.lengthen(deadlines)
 
     def now(self) -> Exception | None:
         """`Stopped`, a `StartError`, or None to go on."""

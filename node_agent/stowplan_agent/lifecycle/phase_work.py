@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from stowplan_agent.lifecycle.adjustment import Adjustment
+from stowplan_agent.lifecycle.deadlines import Warmed, phase_deadlines
 from stowplan_agent.lifecycle.effects import without_effect
 from stowplan_agent.lifecycle.errors import StartError
 from stowplan_agent.lifecycle.interruption import Interruptions
@@ -17,6 +18,7 @@ from stowplan_agent.lifecycle.target import Target
 from stowplan_agent.lifecycle.warm_start import WarmStart
 from stowplan_agent.pipeline.request import Stopped
 from stowplan_api.contract import PlacementCondition, PlacementReason
+from stowplan_api.diffusion_deployment import Shape
 from stowplan_api.residency_placement import Phase
 
 
@@ -39,8 +41,8 @@ class PhaseWork:
         self._phases: Mapping[Phase, Callable[[], Outcome]] = {
             "Inventory": self._take_inventory,
             "Load": self.warm_start.load,
-            "Warm": self.warm_start.warm,
-            "Revalidate": self._revalidate,
+            "Warm": self._warm,
+            "Revalidate": lambda: self._tried(self.warm_start.revalidate),
             "Probe": self._probe,
             "WarmAgain": self._warm_again,
             "Solve": self._solve,
@@ -59,7 +61,8 @@ class PhaseWork:
             return self.warm_start.report()
         sentence = self._chosen.report(planned=end == "Ready")
         if end == "Ready":
-            self.warm_start.keep(self._progress.status.plan, self._chosen.measured)
+            proven = self._chosen.proven
+            self.warm_start.keep(self._progress.status.plan, proven.last, proven.step)
         return sentence
 
     def prepare_recall(self, failure: StartError) -> None:
@@ -83,13 +86,33 @@ class PhaseWork:
         self.warm_start.look_up()
         return Outcome.DONE
 
-    def _revalidate(self) -> Outcome:
+    def _warm(self) -> Outcome:
+        """A stored placement is warmed up in; where there is none, or it is given up, what every start begins with."""
+        stored = self.warm_start.stored is not None
+        outcome = self._tried(self.warm_start.warm) if stored else Outcome.STALE
+        if outcome is Outcome.REUSED:
+            self._learn_deadlines(self.warm_start.warmed)
+            return outcome
+        if stored:
+            self._interruptions.begin_again()
+        self._learn_deadlines(self._preparation.warm())
+        return Outcome.DONE
+
+    def _tried(self, work: Callable[[], Outcome]) -> Outcome:
+        """The outcome of work on a stored start: what is late or forbidden there is given up, and no failure."""
         try:
-            outcome = self.warm_start.revalidate()
+            outcome = work()
         except Stopped:
             return self.warm_start.interrupted(self._interruptions.last)
-        cause = self._interruptions.forbidden()
+        cause = None if outcome is Outcome.STALE else self._interruptions.forbidden()
         return outcome if cause is None else self.warm_start.interrupted(cause)
+
+    def _learn_deadlines(self, warmed: Shape | None) -> None:
+        """The warm-up says how fast this card is: what is computed from here on may take as long as that."""
+        if warmed is None:
+            return
+        settings, took = self._settings, Warmed(warmed, self._progress.elapsed())
+        self._interruptions.lengthen(phase_deadlines(settings.spec, settings.memory_limit, settings.environment, took))
 
     def _probe(self) -> Outcome:
         self._preparation.probe()
@@ -117,7 +140,6 @@ class PhaseWork:
 
     def _validate(self) -> Outcome:
         self._adjustment.validate()
-        self.warm_start.measure_step()
         return Outcome.DONE
 
     def _roll_back(self) -> Outcome:

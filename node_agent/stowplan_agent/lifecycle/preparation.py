@@ -1,14 +1,14 @@
 """The phases before a plan: inventory, load, warm, probe, warm again. They end with a record and a reference.
 
-Everything is loaded into the seed placement, which needs least of the device. At most two bounded and, with validation,
-two full-shape requests are run. Where the declared shape does not fit even so, lighter ones are measured and the record
-is extrapolated from them: the planner then says what is short.
+Everything is loaded into the seed placement, which needs least of the device. At most two bounded requests are run, and
+at full shape one of each declared shape; validation adds one, and one step of the heaviest. Where a declared shape does
+not fit even so, lighter ones are measured, the record is extrapolated from them, and the planner says what is short.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import torch
@@ -23,7 +23,7 @@ from stowplan_agent.lifecycle.measuring import as_run, record_of
 from stowplan_agent.lifecycle.probe import Probe, Probed
 from stowplan_agent.lifecycle.session import Session, stretches_of
 from stowplan_agent.lifecycle.settings import StartSettings
-from stowplan_agent.lifecycle.shapes import bounded
+from stowplan_agent.lifecycle.shapes import bounded, work
 from stowplan_agent.lifecycle.shortfall import Shortfall
 from stowplan_agent.lifecycle.survey import Survey, take_survey
 from stowplan_agent.transaction import Reference
@@ -51,8 +51,8 @@ class Prepared:
     """What the reference ran: the declared shape in a few steps, or the lighter one that was measured instead."""
     reference_calls: Sequence[Stretch]
     """What that request called."""
-    step_calls: Sequence[Stretch] = ()
-    """What one step at full shape calls; empty where nobody asks."""
+    step_calls: Mapping[str, Sequence[Stretch]] = field(default_factory=dict)
+    """What one step calls, by declared shape that was measured at full size; empty where nobody asks."""
 
 
 class Preparation:
@@ -112,14 +112,17 @@ class Preparation:
         self._link = link
         self._probe = Probe(self.session, contract, link, Foresight(self.session, contract, link, machine))
 
-    def warm(self) -> None:
-        """One bounded request, lighter ones if it runs out of memory."""
-        self._tried(self._probe.warm(bounded(self.settings.spec.workload.shapes[0], self.survey.contract)))
+    def warm(self) -> Shape:
+        """One bounded request, lighter ones if it runs out of memory; the one that ran."""
+        return self._tried(self._probe.warm(self._bounded())).shape
 
-    def warm_as_loaded(self) -> str:
-        """The bounded request in whatever placement there is; digest of its output. Raises torch.OutOfMemoryError."""
-        shape = bounded(self.settings.spec.workload.shapes[0], self.survey.contract)
-        return self.session.measure(shape, Timeline()).digest
+    def warm_as_loaded(self) -> tuple[Shape, str]:
+        """The bounded request in whatever placement there is: its shape, and the digest of its output.
+
+        Raises torch.OutOfMemoryError.
+        """
+        shape = self._bounded()
+        return shape, self.session.measure(shape, Timeline()).digest
 
     def probe(self) -> None:
         """Every declared shape once; where memory runs out, lighter ones, and what follows from them."""
@@ -127,8 +130,6 @@ class Preparation:
         first = probed[0]
         assert first.measured.seconds is not None
         record = record_of(self.survey, self.loaded, self.settings, self._link, probed)
-        # To prove one step later, what it calls must be known; nobody asks for it where nothing is stored.
-        one = self.settings.record_dir is not None and not record.extrapolated
         self._prepared = Prepared(
             session=self.session,
             record=record,
@@ -137,7 +138,7 @@ class Preparation:
             reference=Reference(first.measured.digest, first.measured.seconds),
             reference_shape=first.shape,
             reference_calls=stretches_of(first.watched),
-            step_calls=stretches_of(self._probe.with_steps(first, 1).observations) if one else (),
+            step_calls=self._step_calls(probed),
         )
 
     def warm_again(self) -> str:
@@ -163,6 +164,20 @@ class Preparation:
             self._loaded.session.engine.close()
         if self._survey is not None:
             self._survey.accelerator.close()
+
+    def _bounded(self) -> Shape:
+        return bounded(self.settings.spec.workload.shapes[0], self.survey.contract)
+
+    def _step_calls(self, probed: Sequence[Probed]) -> Mapping[str, Sequence[Stretch]]:
+        """To prove one step later, what it calls must be known: of the heaviest shape, or for a start that is kept."""
+        shapes = self.settings.spec.workload.shapes
+        if len(shapes) == 1 and self.settings.record_dir is None:
+            return {}
+        return {
+            shape.name: stretches_of(self._probe.with_steps(one, 1).observations)
+            for shape, one in zip(shapes, probed, strict=True)
+            if work(one.shape) == work(shape)
+        }
 
     def _stopped(self) -> bool:
         return self.stop()

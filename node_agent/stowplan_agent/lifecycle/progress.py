@@ -66,10 +66,14 @@ class Progress:
 
     def end(self, phase: Phase) -> None:
         """The phase has ended, however it ended."""
-        seconds = self._monotonic() - self._began
+        seconds = self.elapsed()
         self.metrics.set_phase_duration(phase, seconds)
         last = self._status.phases[-1].model_copy(update={"milliseconds": round(seconds * 1000)})
         self._set(phases=(*self._status.phases[:-1], last))
+
+    def elapsed(self) -> float:
+        """Seconds since the phase began."""
+        return self._monotonic() - self._began
 
     def facts(self, **fields: Any) -> None:
         """Set fields of the status."""

@@ -25,6 +25,24 @@ class Target:
     plan: Plan | None = None
     note: str = ""
     """What the user asked for and does not get, if anything."""
+    kept: str = ""
+    """Why the seed placement is kept, where it is: in place of the plan, or with none made."""
+
+
+def target_of(record: CalibrationRecord, seed: Placement, residency: Residency, *, disabled: bool) -> Target:
+    """The placement that a start which is in the seed placement is to serve. Pure.
+
+    ``disabled``: by the kill switch. Raises `StartError` where the user's placement does not fit, or none does.
+    """
+    if disabled:
+        return Target(seed, PlacementReason.RESIDENCY_DISABLED, kept="the seed placement is served")
+    if residency.mode == "Static":
+        return Target(seed, PlacementReason.STATIC_MODE, kept="the seed placement is served")
+    if record.extrapolated and residency.mode == "Auto":
+        # What was not measured is no ground to move anything; the seed placement may fit, and proves it or not.
+        kept = "the seed placement is served if it proves itself: the declared shape ran out of memory when it was "
+        return Target(seed, PlacementReason.EXTRAPOLATED, kept=kept + "measured")
+    return not_below(record, choose_target(record, residency), seed, residency.prefer)
 
 
 def choose_target(record: CalibrationRecord, residency: Residency) -> Target:
@@ -35,6 +53,14 @@ def choose_target(record: CalibrationRecord, residency: Residency) -> Target:
     return _planned(record, residency.prefer)
 
 
+def nothing_fits(record: CalibrationRecord, failure: StartError) -> StartError:
+    """The seed placement needs least of all, and failed so at the declared shapes: say what would fit."""
+    plan = solve(record)
+    if plan.placement is None:
+        return StartError(PlacementReason.INFEASIBLE, f"{infeasible_text(plan)}; {failure}")
+    return StartError(failure.reason, f"{failure}; even with everything streamed, so declare a smaller shape")
+
+
 def not_below(record: CalibrationRecord, target: Target, seed: Placement, prefer: Prefer) -> Target:
     """The target, or the seed placement in its stead where a plan would serve no faster than that.
 
@@ -42,9 +68,11 @@ def not_below(record: CalibrationRecord, target: Target, seed: Placement, prefer
     """
     if target.plan is None or prefer.keep or prefer.never_keep:
         return target
-    held = cost(record, seed)
-    faster = cost(record, target.placement).seconds < held.seconds
-    return target if faster or not held.feasible else replace(target, placement=seed)
+    held, planned = cost(record, seed), cost(record, target.placement)
+    if planned.seconds < held.seconds or not held.feasible or target.placement == seed:
+        return target
+    kept = f"the seed placement is kept: it takes {held.seconds:.6g} s a request, and the plan {planned.seconds:.6g} s"
+    return replace(target, placement=seed, kept=kept)
 
 
 def _pinned(record: CalibrationRecord, placement: Placement) -> Target:

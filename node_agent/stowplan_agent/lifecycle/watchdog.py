@@ -46,6 +46,9 @@ class Watchdog:
         self._timer = timer
         self._lock = threading.Lock()
         self._watched: Phase | None = None
+        self._running: Timer | None = None
+        self._count = 0
+        """Of timers that were begun: one that was replaced has nothing to say any more."""
         self.late = False
         """Whether the phase that is watched, or the last one, is past its deadline."""
 
@@ -56,25 +59,44 @@ class Watchdog:
     @contextmanager
     def watching(self, phase: Phase) -> Iterator[None]:
         """Within it, this phase runs."""
-        seconds = self.deadline(phase)
-        with self._lock:
-            self._watched, self.late = phase, False
-        if seconds == math.inf:
-            yield
-            return
-        timer = self._timer(seconds, lambda: self._fire(phase, seconds))
-        timer.daemon = True
-        timer.start()
+        self._begin(phase)
         try:
             yield
         finally:
-            timer.cancel()
             with self._lock:  # one that fires just now has spoken before the phase is over, or never speaks
-                self._watched = None
+                self._end()
 
-    def _fire(self, phase: Phase, seconds: float) -> None:
+    def begin_again(self) -> None:
+        """The phase that is watched has all of its seconds again: what it tried first was given up."""
+        if self._watched is not None:
+            self._begin(self._watched)
+
+    def lengthen(self, deadlines: Mapping[Phase, float]) -> None:
+        """Phases that begin from now on may take so many seconds, where that is more than they may take now."""
+        known = self._deadlines
+        self._deadlines = {phase: max(seconds, deadlines.get(phase, 0.0)) for phase, seconds in known.items()}
+
+    def _begin(self, phase: Phase) -> None:
+        seconds = self.deadline(phase)
         with self._lock:
-            if self._watched != phase:
+            self._end()
+            self._watched, self.late = phase, False
+            self._count += 1
+            number = self._count
+            if seconds == math.inf:
+                return
+            self._running = self._timer(seconds, lambda: self._fire(number, phase, seconds))
+            self._running.daemon = True
+            self._running.start()
+
+    def _end(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
+        self._watched, self._running = None, None
+
+    def _fire(self, number: int, phase: Phase, seconds: float) -> None:
+        with self._lock:
+            if self._watched is None or self._count != number:
                 return
             self.late = True
             self._on_late(phase, seconds)

@@ -2,7 +2,7 @@
 
 from stowplan_agent.transaction.apply import ApplyError, UndoError, apply
 from stowplan_agent.transaction.faults import FaultError, Faults, InjectedFault, perturbed
-from stowplan_agent.transaction.judgement import Criteria, Finding, Measured, Reference, judge
+from stowplan_agent.transaction.judgement import Criteria, Finding, Measured, Reference, judge, judge_memory
 from stowplan_agent.transaction.moves import difference, ordered
 from stowplan_agent.transaction.points import Point, Points
 from stowplan_agent.transaction.spread import distance, nearest, strays
@@ -23,6 +23,7 @@ __all__ = [
     "difference",
     "distance",
     "judge",
+    "judge_memory",
     "nearest",
     "ordered",
     "perturbed",

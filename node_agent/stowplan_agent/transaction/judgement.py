@@ -34,7 +34,7 @@ class Reference:
 class Measured:
     """What the validation request gave. Peaks are bytes of device use, what is outside the allocator included.
 
-    ``seconds`` is None where they are not to be judged: only residents were added, and one step was run.
+    ``seconds`` is None where they are not to be judged.
     """
 
     digest: str
@@ -77,6 +77,23 @@ def judge(reference: Reference, measured: Measured, criteria: Criteria) -> tuple
         if reference.spread is not None and measured.distance is not None:
             message += f", by {measured.distance:.3g}, and two runs of the reference itself by {reference.spread:.3g}"
         findings.append(Finding(PlacementReason.OUTPUT_DIFFERS, message))
+    findings += judge_memory(measured, criteria)
+    if measured.seconds is not None:
+        allowed = reference.seconds + max(criteria.max_slowdown * reference.seconds, SLACK_SECONDS)
+        if measured.seconds > allowed:
+            findings.append(
+                Finding(
+                    PlacementReason.TOO_SLOW,
+                    f"a request takes {measured.seconds:.3f} s, the reference took {reference.seconds:.3f} s, and at "
+                    f"most {allowed:.3f} s are allowed",
+                )
+            )
+    return tuple(findings)
+
+
+def judge_memory(measured: Measured, criteria: Criteria) -> tuple[Finding, ...]:
+    """The criteria of memory that failed: all that is judged of a request without a reference."""
+    findings: list[Finding] = []
     capacity, reserve = criteria.capacity_bytes, criteria.reserve_bytes
     if measured.peak_bytes > capacity - reserve:
         findings.append(
@@ -96,14 +113,4 @@ def judge(reference: Reference, measured: Measured, criteria: Criteria) -> tuple
                 "process may use",
             )
         )
-    if measured.seconds is not None:
-        allowed = reference.seconds + max(criteria.max_slowdown * reference.seconds, SLACK_SECONDS)
-        if measured.seconds > allowed:
-            findings.append(
-                Finding(
-                    PlacementReason.TOO_SLOW,
-                    f"a request takes {measured.seconds:.3f} s, the reference took {reference.seconds:.3f} s, and at "
-                    f"most {allowed:.3f} s are allowed",
-                )
-            )
     return tuple(findings)

@@ -156,6 +156,7 @@ def _measured(judged: JudgedPod) -> str:
     if report.validation is not None:
         # What the plan predicted says nothing of the placement that took its place.
         planned = report.plan if judged.gate.reason != GateReason.PLACEMENT_ROLLED_BACK else None
-        predicted = f" ({planned.predicted_milliseconds} ms predicted)" if planned is not None else ""
+        in_force = planned is not None and planned.kept is None
+        predicted = f" ({planned.predicted_milliseconds} ms predicted)" if planned and in_force else ""
         parts.append(f"{report.validation.milliseconds} ms a request{predicted}")
     return ", ".join(parts)

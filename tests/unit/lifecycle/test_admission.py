@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planned_records import RECORD
@@ -58,6 +58,7 @@ def test_the_declared_shape_that_is_most_like_it_decides() -> None:
     assert refusal(RECORD, planned(), VIDEO, 128, 128, 1) is None
 
 
+@settings(deadline=None)
 @given(SIDES, SIDES, st.integers(0, 4).map(lambda count: 4 * count + 1))
 def test_whoever_asks_for_less_is_not_refused(width: int, height: int, frames: int) -> None:
     placement = planned()

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from stowplan_agent.lifecycle.deadlines import DEADLINES, PHASES, phase_deadlines, too_long
+from stowplan_agent.lifecycle.deadlines import DEADLINES, PHASES, Warmed, phase_deadlines, request_seconds, too_long
 from stowplan_agent.lifecycle.watchdog import Watchdog
-from stowplan_api.diffusion_deployment import DiffusionDeploymentSpec
+from stowplan_api.diffusion_deployment import DiffusionDeploymentSpec, Shape
 from stowplan_api.model import ContractError
 from stowplan_api.residency_placement import Phase
 
@@ -49,8 +49,51 @@ def test_a_proof_has_time_for_every_request_that_it_may_run() -> None:
     """A card as slow as the rates say runs each in just so long: none of them may be late for that."""
     computed = phase_deadlines(spec(), None, {})
     once = computed["Revalidate"] - computed["Solve"]
-    assert computed["Validate"] >= 4.25 * once + 300
-    assert computed["RollBack"] >= 4 * once + 300
+    # Each tried twice; two more runs of the reference; and the proof again after them.
+    assert computed["Validate"] >= 2 * 1.25 * once + 2 * once + 1.25 * once + 300
+    assert computed["RollBack"] >= 2 * 1.25 * once + 2 * once + 300
+
+
+BOUNDED = Shape.model_validate(CLIP | {"frames": 17, "steps": 4})
+FOUR = Shape.model_validate(CLIP | {"steps": 4})
+RATE = 832 * 480 * 84 / 1024 * 4 / 500
+"""Seconds of four steps at 500 tokens a second."""
+
+
+@pytest.mark.parametrize(
+    ("asked", "took", "seconds"),
+    [
+        (FOUR, None, RATE),
+        (FOUR, 1e-3, RATE),  # a fast card keeps the bound of the rate
+        (BOUNDED, 300.0, 900.0),  # itself: three times what it took
+        (BOUNDED.model_copy(update={"steps": 40}), 300.0, 9000.0),
+        (BOUNDED.model_copy(update={"steps": 1}), 300.0, 900.0),  # encoding and decoding are no fewer
+        (FOUR, 300.0, 900.0 * (84 / 20) ** 2),
+        (BOUNDED.model_copy(update={"width": 416}), 300.0, 900.0),
+    ],
+)
+def test_what_a_request_may_take_follows_from_what_the_warm_up_took(
+    asked: Shape, took: float | None, seconds: float
+) -> None:
+    warmed = None if took is None else Warmed(BOUNDED, took)
+    assert request_seconds(asked, warmed) == pytest.approx(seconds, rel=1e-3)
+
+
+def test_a_slow_card_gets_longer_for_what_it_computes_and_no_longer_for_anything_else() -> None:
+    before = phase_deadlines(spec(), None, {})
+    after = phase_deadlines(spec(), None, {}, Warmed(BOUNDED, 300.0))
+    longer = {phase for phase in PHASES if after[phase] > before[phase]}
+    assert longer == {"Revalidate", "Probe", "WarmAgain", "Validate", "RollBack"}
+    assert all(after[phase] == before[phase] for phase in set(PHASES) - longer)
+    stated = phase_deadlines(spec(), None, {DEADLINES: "Probe=7.5"}, Warmed(BOUNDED, 300.0))
+    assert stated["Probe"] == 7.5
+
+
+def test_before_anything_ran_the_warm_up_has_time_on_the_slowest_of_cards() -> None:
+    """Two 14 B passes a step of 7,800 tokens in four steps, at 3.5 TFLOP a second: a quarter of an hour."""
+    flop = 4 * 7800 * 2 * 2 * 14e9
+    assert phase_deadlines(spec(), None, {})["Warm"] > 2 * flop / 3.5e12
+    assert phase_deadlines(spec(STILL), None, {})["Warm"] < 400
 
 
 def test_the_limit_of_the_process_counts_and_not_that_of_the_spec() -> None:
@@ -162,3 +205,25 @@ def test_a_phase_without_a_deadline_may_take_any_time(watchdog: Watchdog, timers
     with watchdog.watching("Solve"):
         assert timers.made == []
     assert watchdog.deadline("Solve") == math.inf
+
+
+def test_a_phase_that_begins_again_has_all_of_its_seconds(
+    watchdog: Watchdog, timers: Timers, told: list[tuple[Phase, float]]
+) -> None:
+    """What it tried first was late, and is given up: that is said, and is no failure of what comes in its place."""
+    with watchdog.watching("Warm"):
+        timers.fire()
+        watchdog.begin_again()
+        assert (len(timers.made), timers.running, watchdog.late) == (2, True, False)
+        timers.made[0][1]()
+        assert not watchdog.late, "the first timer has nothing to say any more"
+        timers.fire()
+        assert watchdog.late
+    assert told == [("Warm", 6.0), ("Warm", 6.0)]
+    watchdog.begin_again()  # nothing runs
+    assert len(timers.made) == 2
+
+
+def test_deadlines_are_lengthened_and_never_shortened_nor_made_where_there_were_none(watchdog: Watchdog) -> None:
+    watchdog.lengthen({"Load": 4.0, "Warm": 60.0, "Solve": 1.0})
+    assert [watchdog.deadline(phase) for phase in ("Load", "Warm", "Solve")] == [5.0, 60.0, math.inf]

@@ -65,6 +65,9 @@ def test_a_plan_in_integers() -> None:
     assert (status.id, status.predicted_milliseconds, status.predicted_peak_bytes) == ("p", 1235, 9)
     assert status.explanations[0].startswith("vae: Resident; nothing to gain")
     assert len(status.explanations[0].encode()) <= 1024
+    assert status.kept is None
+    kept = plan_status(Plan(id="p", status="Optimal", cost=cost), kept="the seed placement is kept: ...")
+    assert kept.kept == "the seed placement is kept: ..."
 
 
 def test_an_infeasible_plan_says_what_is_short_and_what_would_fit() -> None:

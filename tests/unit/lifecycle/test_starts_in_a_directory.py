@@ -20,7 +20,9 @@ from stowplan_api.model import ContractError
 from stowplan_api.residency_placement import PlanStatus
 
 FACTS = {"model": "sha256:1", "device": "H200", "driver": "570.86", "torch": "2.9.0", "stowplan": "0.1.0"}
-STEP = StepReference(steps=1, digest="ab" * 32, seconds=0.25, peak_bytes=5, reserved_peak_bytes=6, calls=())
+STEP = StepReference(
+    shape="clip", steps=1, digest="ab" * 32, seconds=0.25, peak_bytes=5, reserved_peak_bytes=6, calls=()
+)
 
 
 def stored(facts: dict[str, str] = FACTS, **fields: Any) -> StoredStart:
@@ -129,7 +131,7 @@ def cut(text: str) -> str:
 
 
 def newer_format(text: str) -> str:
-    return text.replace('"format": 1', '"format": 2')
+    return text.replace('"format": 2', '"format": 3')
 
 
 def edited(text: str) -> str:
@@ -147,7 +149,7 @@ def of_another(text: str) -> str:
         (lambda text: "", "is torn or no JSON"),
         (lambda text: "[]", "is no stored start"),
         (lambda text: "\0" * len(text), "is torn or no JSON"),
-        (newer_format, "has format 2, and this version reads 1"),
+        (newer_format, "has format 3, and this version reads 2"),
         (edited, "was changed or damaged"),
         (of_another, "is of another start: driver (1 and not 570.86)"),
     ],
@@ -264,4 +266,4 @@ def test_what_differs_is_shown_shortened() -> None:
 
 def test_the_file_is_json_that_says_what_it_is() -> None:
     data = json.loads(stored().text())
-    assert (data["kind"], data["format"], data["fingerprint"]) == ("StoredStart", 1, fingerprint_of(FACTS))
+    assert (data["kind"], data["format"], data["fingerprint"]) == ("StoredStart", 2, fingerprint_of(FACTS))

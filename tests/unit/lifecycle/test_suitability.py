@@ -1,4 +1,4 @@
-"""Does a stored placement suit this pod? And is a plan worth going to? Values in, a reason or nothing out."""
+"""Does a stored placement suit this pod? Values in, a reason or nothing out."""
 
 from __future__ import annotations
 
@@ -9,11 +9,16 @@ import pytest
 
 from planned_records import MIB, RECORD
 from stowplan_agent.calibration import Machine
-from stowplan_agent.lifecycle.target import Target, choose_target, not_below
-from stowplan_agent.lifecycle.warm_start.suitability import misfit, on_machine, other_parts, other_requests
-from stowplan_agent.planning import cost, seed_placement, solve
-from stowplan_api.contract import PlacementReason
-from stowplan_api.diffusion_deployment import Prefer, Residency, Shape
+from stowplan_agent.lifecycle.warm_start import StepReference
+from stowplan_agent.lifecycle.warm_start.suitability import (
+    misfit,
+    on_machine,
+    other_parts,
+    other_requests,
+    other_step,
+)
+from stowplan_agent.planning import seed_placement, solve
+from stowplan_api.diffusion_deployment import Shape
 from stowplan_api.placement import Placement
 from stowplan_api.record import Component, Group
 
@@ -99,22 +104,18 @@ def test_other_components_than_then(found: tuple[Component, ...], words: str | N
         assert problem is not None and words in problem
 
 
-def test_a_plan_that_is_faster_is_gone_to() -> None:
-    target = choose_target(RECORD, Residency())
-    assert cost(RECORD, target.placement).seconds < cost(RECORD, SEED).seconds
-    assert not_below(RECORD, target, SEED, Prefer()) == target
-
-
-def test_a_plan_that_is_no_faster_than_the_seed_placement_is_not_gone_to() -> None:
-    """Never below the seed placement: moving for nothing is a risk for nothing."""
-    target = choose_target(RECORD, Residency())
-    as_seed = replace(target, placement=SEED)
-    assert not_below(RECORD, as_seed, target.placement, Prefer()).placement == target.placement
-    assert not_below(RECORD, target, target.placement, Prefer()) == target
-
-
-def test_a_user_who_prefers_it_slower_gets_it_slower() -> None:
-    slower = replace(choose_target(RECORD, Residency()), placement=SEED)
-    assert not_below(RECORD, slower, planned(), Prefer(never_keep=("vae",))) == slower
-    own = Target(SEED, PlacementReason.PINNED)
-    assert not_below(RECORD, own, planned(), Prefer()) == own
+@pytest.mark.parametrize(
+    ("shape", "steps", "words"),
+    [
+        ("clip", 1, None),
+        ("still", 1, "it was proven with 1 steps of shape still, and clip needs most memory"),
+        ("clip", 4, "it was proven with 4 steps of shape clip, and clip needs most memory"),
+    ],
+)
+def test_the_step_that_was_stored_is_of_the_shape_that_needs_most(shape: str, steps: int, words: str | None) -> None:
+    known = {"name", "width", "height", "frames", "steps"}
+    declared = [Shape.model_validate(one.model_dump(include=known)) for one in RECORD.workloads]
+    step = StepReference(
+        shape=shape, steps=steps, digest="ab" * 32, seconds=1, peak_bytes=1, reserved_peak_bytes=1, calls=()
+    )
+    assert other_step(step, RECORD, planned(), declared) == words

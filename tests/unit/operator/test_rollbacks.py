@@ -39,15 +39,16 @@ def test_a_rollback_opens_the_gate_and_is_told_everywhere_once() -> None:
     assert not decided(*written(objects, decision))
 
 
-@pytest.mark.parametrize("rolled_back", [False, True])
-def test_a_prediction_is_told_of_the_plan_and_not_of_what_took_its_place(rolled_back: bool) -> None:
+@pytest.mark.parametrize(("rolled_back", "kept"), [(False, False), (True, False), (True, True), (False, True)])
+def test_a_prediction_is_told_of_the_plan_and_not_of_what_took_its_place(rolled_back: bool, kept: bool) -> None:
     dd = deployment_of_user()
     told = (condition("RolledBack", "True", "TooSlow"),) if rolled_back else ()
-    found = placement(conditions=told, **measured() | {"plan": PLAN})
+    plan = PLAN | {"kept": "the seed placement is kept: it is as fast"} if kept else PLAN
+    found = placement(conditions=told, **measured() | {"plan": plan})
     decision = decided(*running(dd, pod(dd, gate="False")), found)
     (proven,) = [event["note"] for event in decision.gates[0].events if event["reason"] == "PlacementValidated"]
     assert "61000 ms a request" in proven
-    assert ("predicted" in proven) is not rolled_back
+    assert ("predicted" in proven) is not (rolled_back or kept)
 
 
 def test_the_last_rollback_outlives_its_pod() -> None:

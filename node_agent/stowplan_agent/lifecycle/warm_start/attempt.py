@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from stowplan_agent.lifecycle.errors import StartError
 from stowplan_agent.lifecycle.facts import summary
+from stowplan_agent.lifecycle.heaviest import Step
 from stowplan_agent.lifecycle.measuring import machine_now
 from stowplan_agent.lifecycle.phases import Outcome
 from stowplan_agent.lifecycle.preparation import Preparation
@@ -22,11 +23,12 @@ from stowplan_agent.lifecycle.warm_start.key import facts_of
 from stowplan_agent.lifecycle.warm_start.revalidation import Revalidation, prepared_of
 from stowplan_agent.lifecycle.warm_start.store import Store
 from stowplan_agent.lifecycle.warm_start.stored_start import StoredStart
-from stowplan_agent.lifecycle.warm_start.suitability import misfit, on_machine, other_parts, other_requests
+from stowplan_agent.lifecycle.warm_start.suitability import on_machine, other_parts, unsuitable
 from stowplan_agent.pipeline.request import Stopped
 from stowplan_agent.transaction import Measured
 from stowplan_agent.weights.ledger import Tier
 from stowplan_api.contract import PlacementCondition, PlacementReason
+from stowplan_api.diffusion_deployment import Shape
 from stowplan_api.placement import Placement
 from stowplan_api.record import Component
 from stowplan_api.residency_placement import PlanStatus
@@ -53,6 +55,8 @@ class WarmStart:
         """The one that is being tried, or that proved itself."""
         self.given_up = ""
         """Why none is, in a sentence; empty where none was looked for."""
+        self.warmed: Shape | None = None
+        """What the stored placement was warmed up with."""
         self.keeper = Keeper(settings)
         self._revalidation: Revalidation | None = None
 
@@ -64,11 +68,7 @@ class WarmStart:
         self.facts = facts_of(survey, self._settings)
         found = "the kill switch is thrown" if self._switch.thrown else self.store.find(self.facts)
         if not isinstance(found, str):
-            try:
-                problem = other_requests(found.record, self._settings.spec.workload.shapes)
-                problem = problem or misfit(on_machine(found.record, survey.machine), found.placement)
-            except Exception as error:  # whoever wrote the file may have meant harm: it is not tried, and that is all
-                problem = f"its record and placement do not go together ({type(error).__name__}: {error})"
+            problem = unsuitable(found, survey.machine, self._settings.spec.workload.shapes)
             if problem is None:
                 self.stored = found
                 _log.info("a stored start of %s is tried: %s", found.proven_at, summary(found.placement))
@@ -103,14 +103,14 @@ class WarmStart:
         return Outcome.DONE
 
     def warm(self) -> Outcome:
-        """One bounded request: the first proof of a stored placement, or what every start begins with."""
-        if self.stored is not None:
-            problem = self._problem_when_warmed(self.stored)
-            if problem is None:
-                return Outcome.REUSED
-            self._give_up(problem)
-        self._preparation.warm()
-        return Outcome.DONE
+        """The bounded request as the first proof of a stored placement; stale without one."""
+        if self.stored is None:
+            return Outcome.STALE
+        problem = self._problem_when_warmed(self.stored)
+        if problem is None:
+            return Outcome.REUSED
+        self._give_up(problem)
+        return Outcome.STALE
 
     def revalidate(self) -> Outcome:
         """One step at full shape against what is stored. Raises `StartError` where not even the seed is reached."""
@@ -131,7 +131,7 @@ class WarmStart:
         return Outcome.DONE
 
     def interrupted(self, cause: Exception | None) -> Outcome:
-        """A request of `revalidate` was ended before its time: give up, unless the process is to end."""
+        """What is tried was ended before its time: give it up, unless the process is to end."""
         if not isinstance(cause, StartError):
             raise Stopped
         self._give_up(str(cause))
@@ -142,16 +142,11 @@ class WarmStart:
         assert self._revalidation is not None, "Revalidate comes before Ready"
         return self._revalidation.report(self._progress)
 
-    def measure_step(self) -> None:
-        """After a plan was proven: what one step gives, for the next start. Never fails one that is proven."""
-        if self.store is not None and not self._switch.thrown:
-            self.keeper.measure_step(self._preparation.prepared)
-
-    def keep(self, plan: PlanStatus | None, proof: Measured | None) -> None:
+    def keep(self, plan: PlanStatus | None, proof: Measured | None, step: Step | None) -> None:
         """Leave the plan that this start proved for the next one. Says what goes wrong, and goes on."""
-        if self.store is None or plan is None or proof is None:
+        if self.store is None or plan is None or proof is None or step is None:
             return
-        self.stored = self.keeper.document(self.facts, self._preparation.prepared, plan, proof)
+        self.stored = self.keeper.document(self.facts, self._preparation.prepared, plan, proof, step)
         problem = self.store.keep(self.stored) if self.stored is not None else None
         if problem is not None:
             _log.warning("%s", problem)
@@ -159,7 +154,7 @@ class WarmStart:
     def _problem_when_warmed(self, stored: StoredStart) -> str | None:
         """What the bounded request says against a stored placement; nothing of a request that failed is held."""
         try:
-            digest = self._preparation.warm_as_loaded()
+            self.warmed, digest = self._preparation.warm_as_loaded()
         except Stopped:
             raise
         except Exception as error:  # the full sequence finds out whether the placement was to blame

@@ -1,4 +1,4 @@
-"""What a start that proved a plan of its own leaves for the next: measured once more, in one step, and written down."""
+"""What a start that proved a plan of its own leaves for the next: the proof and its one step, written down."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
+from stowplan_agent.lifecycle.heaviest import Step
 from stowplan_agent.lifecycle.preparation import Prepared
 from stowplan_agent.lifecycle.settings import StartSettings
 from stowplan_agent.lifecycle.warm_start.key import fingerprint_of
 from stowplan_agent.lifecycle.warm_start.revalidation import calls_of
 from stowplan_agent.lifecycle.warm_start.stored_start import StepReference, StoredStart
-from stowplan_agent.pipeline.request import Stopped
 from stowplan_agent.transaction import Measured
-from stowplan_agent.weights import Timeline
 from stowplan_agent.weights.ledger import Tier
 from stowplan_agent.weights.timeline import Stretch
 from stowplan_api.conditions import timestamp
+from stowplan_api.diffusion_deployment import Shape
 from stowplan_api.residency_placement import PlanStatus
 
 _log = logging.getLogger(__name__)
@@ -31,29 +31,14 @@ class Keeper:
         """Of the bounded request's output in this start, once it ran in the seed placement."""
         self._spec = settings.spec
         self._now = now
-        self._step: Measured | None = None
-
-    def measure_step(self, prepared: Prepared) -> None:
-        """One step at full shape in the placement in force. Raises `Stopped`; what else fails keeps nothing."""
-        if not prepared.step_calls:
-            return
-        shape = self._spec.workload.shapes[0].model_copy(update={"steps": 1})
-        try:
-            self._step = prepared.session.measure(shape, Timeline(prepared.step_calls))
-        except Stopped:
-            raise
-        except Exception as error:
-            _log.warning("nothing is kept for the next start: one step at full shape failed: %s", error)
 
     def document(
-        self, facts: Mapping[str, str], prepared: Prepared, plan: PlanStatus, proof: Measured
+        self, facts: Mapping[str, str], prepared: Prepared, plan: PlanStatus, proof: Measured, step: Step
     ) -> StoredStart | None:
         """The stored start of the placement in force; None where another start could not judge by it.
 
-        ``proof`` is what validation measured of the reference's own request.
+        ``proof`` is what validation measured of the reference's own request, ``step`` that of the heaviest shape.
         """
-        if self._step is None:
-            return None
         if self._spec.residency.validation.reproducible and proof.digest != prepared.reference.digest:
             _log.info("nothing is kept for the next start: this model does not repeat its output")
             return None
@@ -68,16 +53,17 @@ class Keeper:
             plan=plan,
             pinned_bytes=prepared.session.engine.ledger.total(Tier.PINNED),
             reference=_reference(
-                prepared.reference_shape.steps, prepared.reference.digest, seconds, proof, prepared.reference_calls
+                prepared.reference_shape, prepared.reference.digest, seconds, proof, prepared.reference_calls
             ),
-            step=_reference(1, self._step.digest, self._step.seconds or 0.0, self._step, prepared.step_calls),
+            step=_reference(step.shape, step.measured.digest, step.measured.seconds or 0.0, step.measured, step.calls),
             bounded_digest=self.bounded_digest,
         )
 
 
-def _reference(steps: int, digest: str, seconds: float, peaks: Measured, calls: Sequence[Stretch]) -> StepReference:
+def _reference(shape: Shape, digest: str, seconds: float, peaks: Measured, calls: Sequence[Stretch]) -> StepReference:
     return StepReference(
-        steps=steps,
+        shape=shape.name,
+        steps=shape.steps,
         digest=digest,
         seconds=seconds,
         peak_bytes=peaks.peak_bytes,

@@ -1,5 +1,6 @@
 """Proving a stored placement: one step at full shape, judged by memory and bits against what was stored of the same.
 
+Of several declared shapes it is the one that needs most memory: what fits it admits the others.
 Seconds of one step say little and are not judged here; they are reported, and drift watches them from then on.
 """
 
@@ -13,7 +14,7 @@ import torch
 
 from stowplan_agent.accelerators.shortage import first_sentence
 from stowplan_agent.lifecycle.errors import StartError
-from stowplan_agent.lifecycle.in_force import make_final, report
+from stowplan_agent.lifecycle.in_force import SEED, make_final, report
 from stowplan_agent.lifecycle.preparation import Preparation, Prepared
 from stowplan_agent.lifecycle.progress import Progress
 from stowplan_agent.lifecycle.settings import StartSettings
@@ -24,9 +25,10 @@ from stowplan_agent.transaction import Criteria, Measured, Reference, judge, per
 from stowplan_agent.weights import LedgerError, Timeline
 from stowplan_agent.weights.timeline import Stretch
 from stowplan_api.contract import PlacementReason
+from stowplan_api.diffusion_deployment import Shape
 from stowplan_api.quantity import for_people
 from stowplan_api.record import CalibrationRecord
-from stowplan_api.residency_placement import ValidationStatus
+from stowplan_api.residency_placement import StepStatus, ValidationStatus
 
 PEAK_DIVISOR: Final = 10
 """A peak higher than the stored one by more than this part of it is another start's: what drift is, too."""
@@ -40,7 +42,8 @@ class Revalidation:
         self._stored = stored
         self._prepared = prepared
         self._faults = settings.faults
-        self._shape = settings.spec.workload.shapes[0].model_copy(update={"steps": stored.step.steps})
+        self._shapes = settings.spec.workload.shapes
+        self._shape = shape_of(stored.step, self._shapes)
         record = prepared.record
         self._reserve = min(reserve_bytes(record, interval, record.ranks[0]) for interval in record.intervals)
         self._criteria = Criteria(
@@ -79,7 +82,7 @@ class Revalidation:
     def report(self, progress: Progress) -> str:
         """Status and metrics of what was proven; the proof in one sentence."""
         assert self._last is not None, "it was proven first"
-        plan = self._stored.plan.id
+        plan = SEED if self._stored.plan.kept else self._stored.plan.id
         report(
             progress,
             self._prepared.session,
@@ -91,6 +94,13 @@ class Revalidation:
         bits = "bit-equal" if self._last.digest == self._stored.step.digest else "not compared bit by bit"
         before, when = self._stored.step.seconds, self._stored.proven_at
         return f"{bits}; {describe(self._shape)} in {self._last.seconds:.3f} s, {before:.3f} s when proven at {when}"
+
+    def _heaviest_status(self, measured: Measured) -> StepStatus | None:
+        """None where the step is of the default shape itself."""
+        if self._shape.name == self._shapes[0].name:
+            return None
+        peak = self._stored.step.peak_bytes
+        return StepStatus(shape=self._shape.name, peak_bytes=measured.peak_bytes, predicted_peak_bytes=peak)
 
     def _tell(self, progress: Progress, measured: Measured) -> None:
         step = self._stored.step
@@ -105,24 +115,29 @@ class Revalidation:
                 reference_milliseconds=round(step.seconds * 1000),
                 peak_bytes=measured.peak_bytes,
                 bit_equal=measured.digest == step.digest,
+                heaviest=self._heaviest_status(measured),
             ),
         )
 
 
 def prepared_of(stored: StoredStart, record: CalibrationRecord, preparation: Preparation) -> Prepared:
     """What serving builds on, from what is stored."""
-    reference = stored.reference
-    shape = preparation.settings.spec.workload.shapes[0].model_copy(update={"steps": reference.steps})
+    reference, shapes = stored.reference, preparation.settings.spec.workload.shapes
     return Prepared(
         session=preparation.session,
         record=record,
         as_run=stored.as_run,
         seed=preparation.loaded.seed,
         reference=Reference(reference.digest, reference.seconds),
-        reference_shape=shape,
+        reference_shape=shape_of(reference, shapes),
         reference_calls=stretches_of(reference),
-        step_calls=stretches_of(stored.step),
+        step_calls={stored.step.shape: stretches_of(stored.step)},
     )
+
+
+def shape_of(reference: StepReference, shapes: Sequence[Shape]) -> Shape:
+    """What a stored request ran. Raises KeyError for a shape that is not declared."""
+    return {shape.name: shape for shape in shapes}[reference.shape].model_copy(update={"steps": reference.steps})
 
 
 def stretches_of(reference: StepReference) -> list[Stretch]:

@@ -17,7 +17,7 @@ from stowplan_api.placement import Placement
 from stowplan_api.record import CalibrationRecord
 from stowplan_api.residency_placement import PlanStatus
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{16,128}$")]
 Amount = Annotated[int, Field(ge=0, le=(1 << 63) - 1, strict=True)]
 Seconds = Annotated[float, Field(ge=0, le=1e9)]
@@ -34,6 +34,8 @@ class StoredCall(Model):
 class StepReference(Model):
     """What one full-shape request gave in the proven placement: of one step, or of the few that the proof ran."""
 
+    shape: str
+    """Name of the declared shape."""
     steps: Annotated[int, Field(ge=1, le=10_000)]
     digest: Digest
     """Of the output."""
@@ -50,7 +52,7 @@ class StoredStart(Document):
 
     api_version: Literal["stowplan.dev/v1alpha1"] = API_VERSION  # type: ignore[assignment]
     kind: Literal["StoredStart"] = "StoredStart"
-    format: Literal[1] = FORMAT
+    format: Literal[2] = FORMAT
     """Of this document: another one is not read."""
     fingerprint: Digest
     """Over ``facts``; also the name of the file."""
@@ -66,7 +68,7 @@ class StoredStart(Document):
     reference: StepReference
     """The first full-shape run, which was in the seed placement of that start; its peaks are those of the proof."""
     step: StepReference
-    """One step at full shape, in ``placement``."""
+    """One step of the declared shape that needs most memory, in ``placement``."""
     bounded_digest: Digest
     """Of the output of the bounded request."""
 

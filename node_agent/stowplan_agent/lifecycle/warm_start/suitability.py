@@ -6,10 +6,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from stowplan_agent.calibration import Machine
+from stowplan_agent.lifecycle.heaviest import heaviest
+from stowplan_agent.lifecycle.warm_start.stored_start import StepReference, StoredStart
 from stowplan_agent.planning import cost
 from stowplan_api.diffusion_deployment import Shape
 from stowplan_api.placement import Placement
 from stowplan_api.record import CalibrationRecord, Component
+
+
+def unsuitable(start: StoredStart, machine: Machine, shapes: Sequence[Shape]) -> str | None:
+    """Why a stored start cannot serve these shapes on this machine; None where it may."""
+    record, placement = start.record, start.placement
+    try:
+        return (
+            other_requests(record, shapes)
+            or other_step(start.step, record, placement, shapes)
+            or misfit(on_machine(record, machine), placement)
+        )
+    except Exception as error:  # whoever wrote the file may have meant harm: it is not tried, and that is all
+        return f"its record and placement do not go together ({type(error).__name__}: {error})"
 
 
 def on_machine(record: CalibrationRecord, machine: Machine) -> CalibrationRecord:
@@ -38,6 +53,16 @@ def other_requests(record: CalibrationRecord, shapes: Sequence[Shape]) -> str | 
     stored = [(one.width, one.height, one.frames, one.steps) for one in record.workloads]
     declared = [(one.width, one.height, one.frames, one.steps) for one in shapes]
     return None if stored == declared else f"it was measured for {stored}, and {declared} are declared"
+
+
+def other_step(
+    step: StepReference, record: CalibrationRecord, placement: Placement, shapes: Sequence[Shape]
+) -> str | None:
+    """Which shape should have been proven in one step, where it is another than the stored one; None where it is."""
+    heavy, _ = heaviest(record, placement, shapes)
+    if (step.shape, step.steps) == (heavy.name, 1):
+        return None
+    return f"it was proven with {step.steps} steps of shape {step.shape}, and {heavy.name} needs most memory"
 
 
 def other_parts(found: Sequence[Component], stored: Sequence[Component]) -> str | None:
