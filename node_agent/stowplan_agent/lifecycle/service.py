@@ -15,7 +15,7 @@ from stowplan_agent import inventory
 from stowplan_agent.accelerators.shortage import first_sentence
 from stowplan_agent.inventory.frames import FrameContract
 from stowplan_agent.lifecycle.admission import refusal
-from stowplan_agent.lifecycle.prediction import Promise, Size, promises
+from stowplan_agent.lifecycle.prediction import Promise, Size, as_called, promise, promises
 from stowplan_agent.lifecycle.preparation import Prepared
 from stowplan_agent.lifecycle.session import timeline_of
 from stowplan_agent.lifecycle.stage_seconds import StageSeconds, streamed_components
@@ -102,24 +102,31 @@ class Service:
             assert measured.seconds is not None
             seconds += measured.seconds
             self.metrics.observe_stages(stages.seconds(), waited=stages.waited())
-            self._compare(single, measured)
+            self._compare(single, measured, stages.calls())
         self.metrics.set_streamed(session.engine.ledger.streamed_bytes)
         return GenerationResult(frames=np.concatenate(made), seconds=seconds, fps=FPS)
 
-    def _compare(self, request: PipelineRequest, measured: Measured) -> None:
+    def _compare(self, request: PipelineRequest, measured: Measured, calls: Mapping[str, int]) -> None:
         """What a request of a declared shape took, beside what was promised of it.
 
-        Promised is what was measured, with the pipeline's own guidance: without it half of the passes are run.
+        Promised is what was measured, with the pipeline's own guidance: without it half of the passes are run, or each
+        of them with half of the batch. A negative prompt may double the passes; seconds are those of the passes that
+        this request made.
         """
         promised = self.promised.get((request.width, request.height, request.frames))
         if self.drift is None or promised is None or request.guidance is not None:
             return
-        workload, promise = promised
-        whole = workload.steps == request.steps and promise.seconds > 0 and measured.seconds is not None
+        workload, usual = promised
+        seconds = self._seconds_of(workload, calls) if workload.steps == request.steps else None
         self.drift.observe(
-            seconds_ratio=(measured.seconds or 0.0) / promise.seconds if whole else None,
-            peak_ratio=measured.peak_bytes / promise.peak_bytes,
+            seconds_ratio=measured.seconds / seconds if seconds and measured.seconds is not None else None,
+            peak_ratio=measured.peak_bytes / usual.peak_bytes,
         )
+
+    def _seconds_of(self, workload: Workload, calls: Mapping[str, int]) -> float | None:
+        """What a request of a workload was to take that called its components so often; None where nobody can say."""
+        record = as_called(self.prepared.record, workload, calls)
+        return None if record is None else promise(record, self.prepared.session.placement(), workload).seconds
 
     def recover(self) -> None:
         """After a failed request: collect what its traceback held, and return the cache."""

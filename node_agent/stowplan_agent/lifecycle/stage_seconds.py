@@ -34,6 +34,10 @@ class StageSeconds:
         """Seconds of each component's calls, waiting for its weights included; one inside another is the other's."""
         return {name: self._sum(spans) for name, spans in self._calls.items()}
 
+    def calls(self) -> dict[str, int]:
+        """How often each component was called."""
+        return {name: len(spans) for name, spans in self._calls.items()}
+
     def waited(self) -> float:
         """Seconds in which compute stood still because weights were not there yet."""
         return self._sum(self._waits)
