@@ -11,13 +11,14 @@ from stowplan_api.diffusion_deployment import Shape
 BOUNDED_VIDEO: Final = (832, 480, 17)
 """RUNTIME.md, Warm: at most 832x480x17 or 768x768, 4 steps."""
 BOUNDED_IMAGE: Final = (768, 768, 1)
-BOUNDED_STEPS: Final = 4
+BOUNDED_STEPS: Final = 2
+"""The fewest in which a scheduler's first step and one that builds on it are both taken."""
 PROBED_STEPS: Final = 4
 """Steps of a full-shape request that measures or proves: what is left of its schedule is counted in a rehearsal."""
 
 
 def bounded(shape: Shape, contract: FrameContract) -> Shape:
-    """The shape, or one no larger in area than the bound for warm-ups, at most 17 frames, at most 4 steps."""
+    """The shape, or one no larger in area than the bound for warm-ups, at most 17 frames, at most 2 steps."""
     width, height, frames = BOUNDED_VIDEO if shape.frames > 1 else BOUNDED_IMAGE
     factor = min(1.0, math.sqrt(width * height / (shape.width * shape.height)))
     return shape.model_copy(

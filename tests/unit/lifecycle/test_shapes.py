@@ -61,7 +61,7 @@ def test_bounded_is_valid_no_larger_and_within_the_bounds(case: tuple[Shape, Fra
     small = bounded(shape, contract)
     assert valid(small, contract)
     assert work(small) <= work(shape)
-    assert small.steps == min(shape.steps, 4)
+    assert small.steps == min(shape.steps, 2)
     assert small.frames <= min(shape.frames, 17)
     # One side may already be the smallest that the model takes; then the other alone can shrink.
     if contract.side not in (small.width, small.height):
@@ -69,13 +69,13 @@ def test_bounded_is_valid_no_larger_and_within_the_bounds(case: tuple[Shape, Fra
 
 
 def test_a_small_shape_is_its_own_bound() -> None:
-    shape = Shape(name="small", width=64, height=64, frames=5, steps=4)
+    shape = Shape(name="small", width=64, height=64, frames=5, steps=2)
     assert bounded(shape, FrameContract(16, 4)) == shape
 
 
 def test_the_bound_of_a_large_video_keeps_its_aspect() -> None:
     small = bounded(Shape(name="hd", width=1280, height=720, frames=81, steps=40), FrameContract(16, 4))
-    assert (small.width, small.height, small.frames, small.steps) == (832, 464, 17, 4)
+    assert (small.width, small.height, small.frames, small.steps) == (832, 464, 17, 2)
 
 
 def test_shapes_for_people() -> None:
