@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-from stowplan_agent.cli.output import INFEASIBLE, Output, out, print_json, user_errors
+from stowplan_agent.cli.cluster import Context, Kubeconfig, Namespace
+from stowplan_agent.cli.explain_deployment import explain_deployment, named_deployment
+from stowplan_agent.cli.output import INFEASIBLE, Output, fail, out, print_json, user_errors
 from stowplan_agent.cli.plan import DeviceMemory, HostMemory, kind_of, on_machine, placement_in, solved
 from stowplan_agent.report.explanation import (
     explanation_json,
@@ -22,14 +24,24 @@ from stowplan_api.record import CalibrationRecord
 
 
 def explain(
-    record: Annotated[Path, typer.Argument(help="A CalibrationRecord, or a Plan that was made from one, as JSON.")],
+    record: Annotated[
+        Path, typer.Argument(help="A CalibrationRecord or a Plan, as JSON; or dd/NAME, of a deployment in the cluster.")
+    ],
     component: Annotated[str | None, typer.Option(help="Only this component.")] = None,
     device_memory: DeviceMemory = None,
     host_memory: HostMemory = None,
     current: Annotated[Path | None, typer.Option(help="The placement to move from, as for plan.")] = None,
     output: Annotated[Output, typer.Option(help="Form of the output.")] = Output.TABLE,
+    namespace: Namespace = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
 ) -> None:
     """Say why: what each component lost and to which limit, and what one more GiB is worth. Exits 3 if nothing fits."""
+    if (name := named_deployment(str(record))) is not None and not record.exists():
+        if component or device_memory or host_memory or current:
+            fail(f"{record} is answered as its pods wrote it down; for other machines ask its record: stowplan report")
+        explain_deployment(name, namespace, kubeconfig, context, output)
+        return
     with user_errors(ContractError):
         if kind_of(record) == "Plan":
             if device_memory or host_memory or current:

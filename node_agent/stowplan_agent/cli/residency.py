@@ -31,9 +31,7 @@ def read_residency(path: Path) -> Residency:
         return Residency(CalibrationRecord.read(path), None, None)
     if data["record"] is None:
         phase = data.get("phase", "unknown")
-        raise ContractError(
-            f"{path}: this pod, in phase {phase}, has no record yet; ask again when it is Ready"
-        )
+        raise ContractError(f"{path}: this pod, in phase {phase}, has no record yet; ask again when it is Ready")
     placement, status = data.get("placement"), data.get("status")
     return Residency(
         CalibrationRecord.from_json(data["record"], source=f"{path}: record"),

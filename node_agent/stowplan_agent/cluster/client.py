@@ -94,7 +94,7 @@ class PlacementClient:
             raise ApiServerError(f"the API server cannot be reached ({type(error).__name__}: {error})") from None
 
     def _problem(self, error: ApiException) -> ApiServerError:
-        status, said = int(error.status or 0), _said(error)
+        status, said = int(error.status or 0), said_by(error)
         if status == 404:
             text = f"ResidencyPlacement {self.name} does not exist; the operator creates it when it sees the pod"
         elif status == 403:
@@ -122,7 +122,7 @@ def in_cluster(environ: Mapping[str, str] = os.environ, service_account: Path = 
     return configuration
 
 
-def _said(error: ApiException) -> str:
+def said_by(error: ApiException) -> str:
     """The message of the metav1.Status in the answer, or the HTTP reason."""
     try:
         return str(json.loads(error.body)["message"])

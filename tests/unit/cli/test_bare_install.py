@@ -39,3 +39,10 @@ def test_what_needs_an_extra_says_which(command: tuple[str, ...]) -> None:
     assert done.returncode == 2
     assert "the bare install leaves out; run: pip install 'stowplan[agent]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", [("status",), ("explain", "dd/wan22")])
+def test_what_asks_a_cluster_needs_its_client_only(command: tuple[str, ...]) -> None:
+    done = _bare(*command)
+    assert done.returncode == 2
+    assert "needs kubernetes, which the bare install leaves out; run: pip install 'stowplan[cluster]'" in done.stderr
