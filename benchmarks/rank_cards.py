@@ -12,7 +12,6 @@ from stowplan_agent.accelerators import Accelerator, Event
 from stowplan_agent.accelerators.emulated import EmulatedAccelerator, EmulatedCard
 from stowplan_agent.ranks.peers import Exchange, PeerLink
 from stowplan_agent.ranks.peers.emulated import EmulatedPeerLink
-from stowplan_agent.ranks.peers.exchange import Turns
 from stowplan_agent.ranks.seat import Seat
 from stowplan_agent.weights.ledger import Ledger
 
@@ -47,7 +46,6 @@ class Cards:
         self.layers, self.passes = layers, passes
         self.nbytes = layer_mib << (10 if tiny else 20)
         self.ledger = Ledger()
-        self.turns = Turns()
         self.accelerator: Accelerator
         self.link: PeerLink
         if tiny:
@@ -100,7 +98,7 @@ class Cards:
     def exchange(self, name: str, slots: int, piece_bytes: int) -> tuple[Exchange, list[torch.Tensor]]:
         """A ring's slots on all ranks, and this rank's buffers of them."""
         buffers = [self.link.allocate(self.nbytes) for _ in range(slots)]
-        return Exchange(name, buffers, self.accelerator, self.link, self.turns, piece_bytes=piece_bytes), buffers
+        return Exchange(name, buffers, self.accelerator, self.link, piece_bytes=piece_bytes), buffers
 
     def passes_over(self, ahead: Callable[[int, Event], Event] | None, slots: int, compute: int) -> None:
         """All passes as a ring runs them: every slot is filled ahead, and again once compute is through with it.

@@ -19,7 +19,7 @@ from stowplan_agent.accelerators.staged_copy import StagedCopy
 from stowplan_agent.ranks.board import ROW, Board, Turn
 from stowplan_agent.ranks.circle import Circle
 from stowplan_agent.ranks.peers import driver
-from stowplan_agent.ranks.peers.interface import PeerLink, PeerRegion, check_buffers
+from stowplan_agent.ranks.peers.interface import PeerLink, PeerRegion, Turns, check_buffers
 
 
 class _DeviceMemory:
@@ -41,7 +41,7 @@ class CudaPeerLink(PeerLink):
 
     def __init__(self, device: torch.device, circle: Circle, board: Board) -> None:
         """Locks the board for the device. Raises `driver.DriverError` where the driver refuses."""
-        self.rank, self.ranks = circle.rank, circle.ranks
+        self.rank, self.ranks, self.turns = circle.rank, circle.ranks, Turns()
         self._device = device
         self._circle = circle
         self._board = board

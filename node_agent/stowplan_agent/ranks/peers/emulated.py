@@ -25,7 +25,7 @@ from stowplan_agent.accelerators.emulated import POISON, EmulatedAccelerator
 from stowplan_agent.ranks.board import REMEMBERED, Board, Turn, reached
 from stowplan_agent.ranks.circle import Circle
 from stowplan_agent.ranks.errors import RankLost
-from stowplan_agent.ranks.peers.interface import PeerLink, PeerRegion, check_buffers
+from stowplan_agent.ranks.peers.interface import PeerLink, PeerRegion, Turns, check_buffers
 
 PEER_RATE: Final = 2.8e9
 """Bytes a second: seven times the emulated card's host link, as NVLink is on an H200 (388 to 55 GB/s)."""
@@ -48,7 +48,7 @@ class EmulatedPeerLink(PeerLink):
         patience: float = 60.0,
     ) -> None:
         """Starts two threads; `close` ends them."""
-        self.rank, self.ranks = circle.rank, circle.ranks
+        self.rank, self.ranks, self.turns = circle.rank, circle.ranks, Turns()
         self._accelerator = accelerator
         self._circle = circle
         self._board = board

@@ -22,19 +22,6 @@ PIECE_BYTES: Final = 32 << 20
 """Long against what it costs to queue a copy and to pass on that it is over, short against a layer."""
 
 
-class Turns:
-    """How many turns there were on a link: one count for all rings that share the counters of a rank."""
-
-    def __init__(self) -> None:
-        """None yet."""
-        self.last = 0
-
-    def next(self, count: int) -> range:
-        """The numbers of so many new turns, from 1."""
-        self.last += count
-        return range(self.last - count + 1, self.last + 1)
-
-
 class Exchange:
     """The slots of one ring, on all ranks."""
 
@@ -44,7 +31,6 @@ class Exchange:
         slots: Sequence[torch.Tensor],
         accelerator: Accelerator,
         link: PeerLink,
-        turns: Turns,
         *,
         piece_bytes: int = PIECE_BYTES,
     ) -> None:
@@ -54,7 +40,6 @@ class Exchange:
         self._slots = list(slots)
         self._accelerator = accelerator
         self._link = link
-        self._turns = turns
         self._regions = link.introduce(name, slots)
         self._turn_of = [0] * len(self._slots)
         """The last turn of each slot: it may be written again once every rank has swapped that."""
@@ -74,7 +59,7 @@ class Exchange:
         count = piece_count(host.nbytes, ranks, self._piece_bytes)
         parts = [pieces(one, count) for one in shares(host.nbytes, ranks)]
         arrived = free = self._link.free_of(self._turn_of[slot], after)
-        turns = self._turns.next(count)
+        turns = self._link.turns.next(count)
         for turn, own in zip(turns, parts[rank], strict=True):
             if own.nbytes:
                 arrived = self._accelerator.copy(buffer[own.part], host[own.part], pinned=pinned, after=free)

@@ -32,11 +32,25 @@ class PeerRegion:
     handle: Any
 
 
+class Turns:
+    """How many turns there were on a link. One count for all rings that there are and were: the counters go on."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        self.last = 0
+
+    def next(self, count: int) -> range:
+        """The numbers of so many new turns, from 1."""
+        self.last += count
+        return range(self.last - count + 1, self.last + 1)
+
+
 class PeerLink(ABC):
     """One rank's end. Not thread-safe: the thread that runs the pipeline is the only one that uses it."""
 
     rank: int
     ranks: int
+    turns: Turns
 
     @abstractmethod
     def allocate(self, nbytes: int) -> torch.Tensor:

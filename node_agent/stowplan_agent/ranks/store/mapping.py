@@ -15,16 +15,25 @@ import errno
 import fcntl
 import mmap
 import os
+import weakref
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-HUGE_PAGE: Final = 2 << 20
+from stowplan_agent.weights.host import HUGE_PAGE, MADV_DOFORK, whole_pages
+
 F_SEAL_FUTURE_WRITE: Final = 0x10  # linux/fcntl.h; Python has the other seals
 PROT_READ, PROT_WRITE = mmap.PROT_READ, mmap.PROT_WRITE
 _POOL: Final = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
+_FAILED: Final = ctypes.c_void_p(-1).value
+_address, _length, _int = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
 _libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype, _libc.mmap.argtypes = _address, [_address, _length, _int, _int, _int, ctypes.c_long]
+_libc.munmap.argtypes = [_address, _length]
+_libc.madvise.argtypes = [_address, _length, _int]
+_libc.mprotect.argtypes = [_address, _length, _int]
 
 Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
 
@@ -38,17 +47,33 @@ def make_file(nbytes: int, *, pool: Path = _POOL) -> int:
     if nbytes >= HUGE_PAGE and _free_huge_pages(pool) * HUGE_PAGE >= nbytes:
         with contextlib.suppress(OSError):
             return _sized(flags | os.MFD_HUGETLB | os.MFD_HUGE_2MB, -(-nbytes // HUGE_PAGE) * HUGE_PAGE)
-    return _sized(flags, -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE)
+    return _sized(flags, whole_pages(nbytes))
 
 
-def map_file(descriptor: int, nbytes: int) -> Bytes:
-    """The first ``nbytes`` of such a file, to be read and written, until the last view of the array is gone."""
-    memory = mmap.mmap(descriptor, os.fstat(descriptor).st_size)
+@dataclass(frozen=True, eq=False)
+class Mapping:
+    """A file's bytes in this process. ``length``: of whole pages, of whichever size the file has."""
+
+    memory: Bytes
+    length: int
+
+
+def map_file(descriptor: int, nbytes: int) -> Mapping:
+    """The first ``nbytes`` of such a file, to be read and written, until the last view of ``memory`` is gone.
+
+    Not through Python's own mapping, which keeps a descriptor open for each. Raises OSError where the kernel refuses.
+    """
+    length = os.fstat(descriptor).st_size
+    address = _libc.mmap(None, length, PROT_READ | PROT_WRITE, mmap.MAP_SHARED, descriptor, 0)
+    if address == _FAILED:
+        number = ctypes.get_errno()
+        raise OSError(number, f"no room to map {length} bytes of shared weights: {os.strerror(number)}")
     # Hints, refused without harm: fewer pages to fault in and to lock; no copy for a child that runs a program.
-    for advice in ([mmap.MADV_HUGEPAGE] if len(memory) >= HUGE_PAGE else []) + [mmap.MADV_DONTFORK]:
-        with contextlib.suppress(OSError):
-            memory.madvise(advice)
-    return np.frombuffer(memory, dtype=np.uint8, count=nbytes)
+    for advice in ([mmap.MADV_HUGEPAGE] if length >= HUGE_PAGE else []) + [mmap.MADV_DONTFORK]:
+        _libc.madvise(address, length, advice)
+    memory = (ctypes.c_uint8 * nbytes).from_address(address)
+    weakref.finalize(memory, _unmap, os.getpid(), address, length).atexit = False
+    return Mapping(np.frombuffer(memoryview(memory), dtype=np.uint8), length)
 
 
 def seal(descriptor: int) -> None:
@@ -56,13 +81,22 @@ def seal(descriptor: int) -> None:
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, F_SEAL_FUTURE_WRITE)
 
 
-def protect(memory: Bytes, *, writable: bool) -> None:
+def inherit(mapping: Mapping) -> None:
+    """Let child processes have a mapping of `map_file` too, from here on."""
+    _libc.madvise(mapping.memory.ctypes.data, mapping.length, MADV_DOFORK)
+
+
+def protect(mapping: Mapping, *, writable: bool) -> None:
     """Let this process write to a mapping of `map_file`, or not: a write then ends the process, not the weights."""
-    length = -(-memory.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
     rights = PROT_READ | PROT_WRITE if writable else PROT_READ
-    if _libc.mprotect(ctypes.c_void_p(memory.ctypes.data), ctypes.c_size_t(length), rights):
+    if _libc.mprotect(mapping.memory.ctypes.data, mapping.length, rights):
         number = ctypes.get_errno()
-        raise OSError(number, f"the kernel keeps the rights of {length} bytes as they are: {os.strerror(number)}")
+        raise OSError(number, f"the kernel keeps the rights of {mapping.length} bytes ({os.strerror(number)})")
+
+
+def _unmap(owner: int, address: int, length: int) -> None:
+    if os.getpid() == owner:  # a child has the objects, not the memory
+        _libc.munmap(address, length)
 
 
 def _sized(flags: int, nbytes: int) -> int:

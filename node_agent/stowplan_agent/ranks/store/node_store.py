@@ -56,9 +56,7 @@ class NodeStore:
                 some = slice(first, first + MOST_DESCRIPTORS)
                 found += self._take(owner, sizes[some], contents[some])
         except BaseException:
-            for buffer in found:
-                self._close(buffer)
-                buffer.drop()
+            self._drop(found)
             raise
         return found
 
@@ -89,42 +87,56 @@ class NodeStore:
         self._all_do("settle", close)
 
     def _take(self, owner: str, sizes: Sequence[int], contents: Sequence[str]) -> list[Buffer]:
-        with ExitStack() as undo:
-            files: list[int] = []
-            error = None
-            if self._circle.rank == 0:
-                try:
-                    for nbytes in sizes:
-                        files.append(make_file(nbytes))
-                        undo.callback(os.close, files[-1])
-                except OSError as failed:
-                    error = str(failed)
-                    files = []
+        with ExitStack() as closing:
+            files, error = self._make_files(sizes)
             asked = [[nbytes, content] for nbytes, content in zip(sizes, contents, strict=True)]
             met = self._circle.meet(f"{owner}: take", [error, asked], files)
-            descriptors = met[0].descriptors
-            if self._circle.rank != 0:
-                for descriptor in descriptors:
-                    undo.callback(os.close, descriptor)
+            files = list(met[0].descriptors)
+            for file in files:
+                closing.callback(os.close, file)
             _agree(owner, [contribution.value for contribution in met])
             found: list[Buffer] = []
-            for index, nbytes in enumerate(sizes):
-                same = len({contribution.value[1][index][1] for contribution in met}) == 1
-                if not same:
-                    found += take_arena(owner, [nbytes], self._accelerator, self._ledger)
-                    continue
-                buffer = SharedBuffer(
-                    owner,
-                    map_file(descriptors[index], nbytes),
-                    share(nbytes, self._circle.ranks, self._circle.rank),
-                    self._accelerator,
-                    self._ledger,
-                    locks=None if self._swaps else Share(0, nbytes),
-                )
-                found.append(buffer)
-                if self._circle.rank == 0:
-                    self._files[buffer] = os.dup(descriptors[index])
+
+            def map_all() -> None:
+                for index, (file, nbytes) in enumerate(zip(files, sizes, strict=True)):
+                    same = len({contribution.value[1][index][1] for contribution in met}) == 1
+                    found.extend(self._map(owner, file, nbytes) if same else self._own(owner, nbytes))
+
+            try:
+                self._all_do("map", map_all)
+            except BaseException:
+                self._drop(found)
+                raise
             return found
+
+    def _make_files(self, sizes: Sequence[int]) -> tuple[list[int], str | None]:
+        """Of rank 0: the files, or why there are none."""
+        files: list[int] = []
+        if self._circle.rank == 0:
+            try:
+                for nbytes in sizes:
+                    files.append(make_file(nbytes))
+            except OSError as error:
+                for file in files:
+                    os.close(file)
+                return [], str(error)
+        return files, None
+
+    def _map(self, owner: str, file: int, nbytes: int) -> list[Buffer]:
+        own = share(nbytes, self._circle.ranks, self._circle.rank)
+        locks = own if self._swaps else Share(0, nbytes)
+        buffer = SharedBuffer(owner, map_file(file, nbytes), own, self._accelerator, self._ledger, locks=locks)
+        if self._circle.rank == 0:
+            self._files[buffer] = os.dup(file)
+        return [buffer]
+
+    def _own(self, owner: str, nbytes: int) -> list[HostBuffer]:
+        return take_arena(owner, [nbytes], self._accelerator, self._ledger)
+
+    def _drop(self, buffers: Sequence[Buffer]) -> None:
+        for buffer in buffers:
+            self._close(buffer)
+            buffer.drop()
 
     def _all_do(self, name: str, work: Callable[[], object]) -> None:
         """Do it, and meet whatever came of it: one rank's failure is everybody's."""

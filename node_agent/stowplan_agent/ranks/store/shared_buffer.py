@@ -7,35 +7,30 @@ Where ranks do not swap shares, each locks and accounts for as much of the copy 
 
 from __future__ import annotations
 
-import ctypes
-import mmap
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 import torch
 
 from stowplan_agent.accelerators import Accelerator
 from stowplan_agent.ranks.shares import Share
-from stowplan_agent.ranks.store.mapping import Bytes, protect
+from stowplan_agent.ranks.store.mapping import Mapping, inherit, protect
 from stowplan_agent.weights.ledger import Ledger, Tier
-
-MADV_DOFORK: Final = 11  # linux/mman.h
-_libc = ctypes.CDLL(None)
 
 
 class SharedBuffer:
     """One rank's hold of a shared copy. Pinned or pageable, and the ledger always knows which its share is."""
 
     def __init__(
-        self, owner: str, memory: Bytes, own: Share, accelerator: Accelerator, ledger: Ledger, *, locks: Share | None
+        self, owner: str, mapping: Mapping, own: Share, accelerator: Accelerator, ledger: Ledger, *, locks: Share
     ) -> None:
-        """Of `NodeStore.take`. ``own`` is accounted for; ``locks`` (``own`` if None) is what `set_pinned` locks."""
-        self.tensor = torch.from_numpy(memory)
+        """Of `NodeStore.take`. ``own`` is accounted for, ``locks`` is what `set_pinned` locks."""
+        self.tensor = torch.from_numpy(mapping.memory)
         self.own = own
-        self.locks = own if locks is None else locks
-        self._memory = memory
+        self.locks = locks
+        self._mapping: Mapping | None = mapping
         self._owner = owner
         self._accelerator = accelerator
         self._ledger = ledger
@@ -55,18 +50,18 @@ class SharedBuffer:
 
     def seal(self) -> None:
         """It is filled: nothing of this process writes to it any more."""
-        protect(self._memory, writable=False)
+        self._protect(writable=False)
         self._sealed = True
 
     @contextmanager
     def writable(self) -> Iterator[None]:
         """Within it this process may write, for one rewrite that all ranks have agreed on and one rank makes."""
-        protect(self._memory, writable=True)
+        self._protect(writable=True)
         try:
             yield
         finally:
             if self._sealed:
-                protect(self._memory, writable=False)
+                self._protect(writable=False)
 
     def set_pinned(self, wanted: bool) -> None:
         """Lock or unlock. Where the driver refuses, it stays pageable and copies are slower, not wrong."""
@@ -89,19 +84,19 @@ class SharedBuffer:
         """Unlock and let go. The pages go when the last view of the last rank does."""
         self.set_pinned(False)
         self._ledger.give_back(self._owner, Tier.PAGEABLE, self.own.nbytes)
-        self._forget()
+        self.tensor, self._mapping = torch.empty(0, dtype=torch.uint8), None
 
     def disown(self) -> None:
         """Unlock, and off the ledger: the memory is that of the tensors which are views of it, in children too."""
         self.set_pinned(False)
         self._ledger.give_back(self._owner, Tier.PAGEABLE, self.own.nbytes)
-        length = -(-self._memory.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
-        _libc.madvise(ctypes.c_void_p(self._memory.ctypes.data), ctypes.c_size_t(length), MADV_DOFORK)
+        if self._mapping is not None:
+            inherit(self._mapping)
 
     def _move(self, before: Tier, after: Tier) -> None:
         self._ledger.give_back(self._owner, before, self.own.nbytes)
         self._ledger.take(self._owner, after, self.own.nbytes)
 
-    def _forget(self) -> None:
-        self.tensor = torch.empty(0, dtype=torch.uint8)
-        self._memory = self.tensor.numpy()
+    def _protect(self, *, writable: bool) -> None:
+        if self._mapping is not None:
+            protect(self._mapping, writable=writable)
