@@ -1,9 +1,10 @@
 """Loading under other sizes of the staging ring and other orders: which constants are best on a machine.
 
-    python benchmarks/loading_sweep.py --folder DIR [--resident 40] [--threads 12 16] [--piece 8Mi 32Mi] ... > ...json
+    python benchmarks/loading_sweep.py --folder DIR [--set threads=12 piece_bytes=32Mi,ring_bytes=1Gi] > ...json
 
-The product's own constants first and last, then each other value of one constant at a time; ``rate`` is in 1e9 bytes a
-second, ``overLimit`` as `loading` has it, and each setting's last run has its `load_breakdown`.
+The product's own constants first and last, with each setting in between; a setting is of one constant or of several
+(`KNOBS`). ``rate`` is in 1e9 bytes a second, ``overLimit`` as `loading` has it, and the last run of each has its
+`load_breakdown`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,11 @@ from stowplan_agent.weights import device_copies
 from stowplan_api.quantity import parse_quantity
 
 KNOBS = ("threads", "piece_bytes", "ring_bytes", "rooms_ahead")
+"""Of `staging.Staging`, and `device_copies.ROOMS_AHEAD`."""
+DEFAULT = (
+    "threads=12", "threads=16", "piece_bytes=8Mi", "ring_bytes=384Mi", "ring_bytes=512Mi",
+    "piece_bytes=32Mi,ring_bytes=512Mi", "piece_bytes=8Mi,ring_bytes=512Mi", "rooms_ahead=4", "rooms_ahead=40",
+)  # fmt: skip
 
 
 @contextmanager
@@ -40,13 +46,15 @@ def knobs(setting: dict[str, int]) -> Iterator[None]:
         yield
 
 
-def settings(chosen: argparse.Namespace) -> Iterator[dict[str, int]]:
-    """The product's own, each other value of one knob, and the product's own again: the machine may have changed."""
-    yield {}
-    for knob in KNOBS:
-        for value in getattr(chosen, knob):
-            yield {knob: value}
-    yield {}
+def parsed(text: str) -> dict[str, int]:
+    """``threads=12,piece_bytes=8Mi`` as a setting. Raises ArgumentTypeError for what is none."""
+    setting = {}
+    for part in text.split(","):
+        knob, _, value = part.partition("=")
+        if knob not in KNOBS:
+            raise argparse.ArgumentTypeError(f"{knob!r} is no knob; there are {', '.join(KNOBS)}")
+        setting[knob] = int(parse_quantity(value))
+    return setting
 
 
 def main() -> None:
@@ -54,10 +62,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--resident", type=int, default=LAYERS)
     parser.add_argument("--runs", type=int, default=2)
-    parser.add_argument("--threads", type=int, nargs="*", default=[8, 12, 16])
-    parser.add_argument("--piece-bytes", type=_bytes, nargs="*", default=[8 << 20, 32 << 20], metavar="BYTES")
-    parser.add_argument("--ring-bytes", type=_bytes, nargs="*", default=[384 << 20, 512 << 20], metavar="BYTES")
-    parser.add_argument("--rooms-ahead", type=int, nargs="*", default=[1, 4, LAYERS + 1])
+    parser.add_argument("--set", type=parsed, nargs="*", default=[parsed(text) for text in DEFAULT])
     parser.add_argument("--touch", action="store_true", help="use the machine's free memory once, first")
     chosen = parser.parse_args()
     accelerator = CudaAccelerator()
@@ -68,7 +73,7 @@ def main() -> None:
     found = limits(chosen.folder, accelerator)
     say(json.dumps(found))
     rows: list[dict[str, Any]] = []
-    for setting in settings(chosen):
+    for setting in ({}, *chosen.set, {}):  # the last as the first: the machine may have changed
         breakdown = Breakdown()
         with knobs(setting):
             runs = [
@@ -79,10 +84,6 @@ def main() -> None:
         rows.append({"setting": setting, **kept, "breakdown": runs[-1]["breakdown"]})
         say(f"{setting or 'as it is'}: {', '.join(f'{share:.3f}' for share in kept['overLimit'])} of the limit")
     json.dump({**heading("loading_sweep"), "device": accelerator.product, "limits": found, "rows": rows}, sys.stdout)
-
-
-def _bytes(text: str) -> int:
-    return int(parse_quantity(text))
 
 
 if __name__ == "__main__":
