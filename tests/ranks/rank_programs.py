@@ -12,6 +12,7 @@ from typing import Any
 
 from stowplan_agent.ranks.agreement import Step
 from stowplan_agent.ranks.agreement.delegate import AgreementEnded, Delegate
+from stowplan_agent.ranks.board import Turn
 from stowplan_agent.ranks.seat import Seat, take_seat
 
 FOR_EVER = threading.Event()
@@ -67,6 +68,12 @@ def stay(seat: Seat) -> None:
         pass
 
 
+def fall_behind(seat: Seat) -> None:
+    """Rank 1 stands at a turn, alive, while rank 0 has come further."""
+    seat.board.counter(seat.rank, Turn.FETCHED)[0] = 5 - seat.rank
+    FOR_EVER.wait()
+
+
 def agree(seat: Seat, failing_rank: str, failing_step: str, how: str) -> None:
     """A round in which a step of one rank fails, hangs, or kills its process."""
     placement = ["old"]
@@ -108,7 +115,7 @@ def main() -> None:
     if name in globals():
         globals()[name](seat, *arguments)
     else:
-        from emulated_programs import PROGRAMS
+        from card_programs import PROGRAMS
 
         result(PROGRAMS[name](seat, *arguments))
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
+from card_programs import CARD, LAYERS
 from crew import run_ranks
-from emulated_programs import CARD, LAYERS
 from safetensors.torch import save_file
 
 from stowplan_agent.ranks.peers.emulated import PEER_RATE
@@ -76,10 +76,3 @@ def test_a_rank_killed_in_a_pass_ends_all_and_leaves_nothing(folder: Path) -> No
         "rank 1 was ended by SIGKILL while it was in a pass; and the other ranks are ended too"
     )
     assert sorted(Path("/dev/shm").iterdir()) == before
-
-
-def test_a_rank_that_stands_still_in_a_pass_is_named(folder: Path) -> None:
-    outcome = run_ranks("stand_still", 2, str(folder), patience=1.0)
-    assert outcome.code == 70
-    assert outcome.cause is not None
-    assert outcome.cause.startswith("rank 1 has stood at turn ")

@@ -151,3 +151,11 @@ def test_all_go_on_together() -> None:
     outcome = run_ranks("agree", 2, "9", Step.APPLY, "raise")
     assert outcome.code == 0
     assert [outcome.result(one) for one in range(2)] == [["new", "new"]] * 2
+
+
+def test_a_rank_that_stands_still_holds_the_others_up_for_so_long_and_is_named() -> None:
+    outcome = run_ranks("fall_behind", 2, patience=0.5)
+    assert outcome.code == 70
+    assert re.fullmatch(
+        "rank 1 has stood at turn 4 of the exchange for [0-9]+ s while another one waits at 5", outcome.errors[-1]
+    )

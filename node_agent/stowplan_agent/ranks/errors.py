@@ -7,6 +7,10 @@ class RanksError(RuntimeError):
     """Ranks that cannot go on together. The message is one sentence for a user."""
 
 
+class NoPeerAccess(RanksError):  # noqa: N818 - there is none, and the name says so
+    """Devices of these ranks cannot reach each other's memory: each rank fetches everything over its own link."""
+
+
 class RankLost(RanksError):  # noqa: N818 - the rank is lost, and the name says so
     """Another rank is gone or silent. ``rank`` is which."""
 

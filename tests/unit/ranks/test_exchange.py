@@ -12,7 +12,7 @@ from circle_of_threads import circles, together
 from stowplan_agent.accelerators.emulated import POISON, EmulatedAccelerator, EmulatedCard
 from stowplan_agent.ranks.board import Board
 from stowplan_agent.ranks.errors import RankLost, RanksError
-from stowplan_agent.ranks.peers import Exchange
+from stowplan_agent.ranks.peers import Exchange, measure_peer_rate
 from stowplan_agent.ranks.peers.emulated import EmulatedPeerLink
 from stowplan_agent.ranks.shares import share
 
@@ -198,3 +198,36 @@ def test_shared_buffers_count_against_the_card_and_are_spoiled_when_given_back()
     member.link.free(buffer)
     assert member.accelerator.counters().weights == 0
     assert buffer.tolist() == [POISON] * 1000
+
+
+def test_a_layer_that_one_rank_alone_calls_for_comes_over_its_own_link_and_is_no_turn() -> None:
+    members = crew(2)
+
+    def run(rank: int) -> list[bool]:
+        member = members[rank]
+        exchange, slots = member.ring(1)
+        right = []
+        for number in range(4):
+            member.accelerator.wait(exchange.stream(0, layer(number), pinned=True, after=None))
+            right.append(torch.equal(slots[0], layer(number)))
+            if rank == number % 2:
+                parts = [(layer(9)[:1000], False), (layer(9)[1000:], True)]
+                member.accelerator.wait(exchange.fetch_alone(0, parts, after=None))
+                right.append(torch.equal(slots[0], layer(9)))
+        exchange.close()
+        return right
+
+    assert together(2, run) == [[True] * 6] * 2
+
+
+def test_the_rate_of_the_peer_link_is_measured_and_memory_given_back() -> None:
+    circle = circles(2)
+    board = Board.make(2)
+    members = [Rank(number, circle[number], board) for number in range(2)]
+
+    def run(rank: int) -> float:
+        member = members[rank]
+        return measure_peer_rate(member.accelerator, member.link, circle[rank], budget_bytes=1 << 20)
+
+    assert together(2, run) == [pytest.approx(RATE, rel=1e-6)] * 2
+    assert all(member.accelerator.counters().weights == 0 for member in members)

@@ -100,6 +100,20 @@ def test_ranks_that_cannot_swap_lock_all_of_it_each_and_count_it_once() -> None:
     assert sum(member.ledger.total(Tier.PAGEABLE) for member in members) == sum(SIZES)
 
 
+@pytest.mark.parametrize(
+    ("rank", "swaps", "locked"), [(0, True, [True, False]), (1, True, [False, True]), (1, False, [True])]
+)
+def test_runs_of_a_buffer_say_what_this_rank_has_locked(rank: int, swaps: bool, locked: list[bool]) -> None:
+    members = crew(2, swaps=swaps)
+    together(2, lambda one: members[one].load())
+    buffer = members[rank].buffers[2]
+    assert isinstance(buffer, SharedBuffer)
+    assert [pinned for _, pinned in buffer.runs] == [False]
+    buffer.set_pinned(True)
+    assert [pinned for _, pinned in buffer.runs] == locked
+    assert torch.equal(torch.cat([run for run, _ in buffer.runs]), members[rank].sources[2].all)
+
+
 def test_a_driver_that_refuses_leaves_it_pageable() -> None:
     members = crew(2)
     together(2, lambda rank: members[rank].load())

@@ -2,5 +2,6 @@
 
 from stowplan_agent.ranks.peers.exchange import Exchange
 from stowplan_agent.ranks.peers.interface import PeerLink, PeerRegion
+from stowplan_agent.ranks.peers.measurement import measure_peer_rate
 
-__all__ = ["Exchange", "PeerLink", "PeerRegion"]
+__all__ = ["Exchange", "PeerLink", "PeerRegion", "measure_peer_rate"]

@@ -18,6 +18,7 @@ from stowplan_agent.accelerators import Event
 from stowplan_agent.accelerators.staged_copy import StagedCopy
 from stowplan_agent.ranks.board import ROW, Board, Turn
 from stowplan_agent.ranks.circle import Circle
+from stowplan_agent.ranks.errors import NoPeerAccess
 from stowplan_agent.ranks.peers import driver
 from stowplan_agent.ranks.peers.interface import PeerLink, PeerRegion, Turns, check_buffers
 
@@ -68,16 +69,25 @@ class CudaPeerLink(PeerLink):
             driver.give_back(memory.address)
 
     def introduce(self, name: str, buffers: Sequence[torch.Tensor]) -> list[list[PeerRegion]]:
-        """By handles of memory, over the circle's sockets."""
+        """By handles of memory, over the circle's sockets; then all say whether they could open them."""
         own = [(base64.b64encode(driver.handle_of(buffer.data_ptr())).decode(), buffer.nbytes) for buffer in buffers]
-        found: list[list[PeerRegion]] = []
-        with torch.cuda.device(self._device):
-            for rank, contribution in enumerate(self._circle.meet(name, own)):
-                check_buffers(name, rank, contribution, len(own))
-                theirs = contribution.value if rank != self.rank else []
-                found.append(
-                    [PeerRegion(rank, nbytes, driver.open_handle(base64.b64decode(text))) for text, nbytes in theirs]
-                )
+        met = self._circle.meet(name, own)
+        for rank, contribution in enumerate(met):
+            check_buffers(name, rank, contribution, len(own))
+        found: list[list[PeerRegion]] = [[] for _ in met]
+        refused = None
+        try:
+            with torch.cuda.device(self._device):
+                for rank in (rank for rank in range(self.ranks) if rank != self.rank):
+                    for text, nbytes in met[rank].value:
+                        address = driver.open_handle(base64.b64decode(text))
+                        found[rank].append(PeerRegion(rank, nbytes, address))
+        except driver.DriverError as error:
+            refused = str(error)
+        for rank, contribution in enumerate(self._circle.meet(f"{name}: opened", refused)):
+            if contribution.value is not None:
+                self.part(name, found)
+                raise NoPeerAccess(f"rank {rank} has no access to the memory of its peers: {contribution.value}")
         return found
 
     def region(self, buffer: torch.Tensor) -> PeerRegion:

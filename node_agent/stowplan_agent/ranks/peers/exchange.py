@@ -73,6 +73,20 @@ class Exchange:
         self._turn_of[slot] = turns[-1]
         return self._link.swapped(turns[-1], arrived)
 
+    def fetch_alone(self, slot: int, parts: Sequence[tuple[torch.Tensor, bool]], *, after: Event | None) -> Event:
+        """Queue a layer that is not the peers' next one too: all of it over this rank's own link, without a turn.
+
+        ``parts`` are its bytes in order, in runs that are pinned or not: no copy may cross from one kind to the other.
+        """
+        free = self._link.free_of(self._turn_of[slot], after)
+        start, end = 0, free
+        for host, pinned in parts:
+            if host.nbytes:
+                buffer = self._slots[slot][start : start + host.nbytes]
+                end = self._accelerator.copy(buffer, host, pinned=pinned, after=free)
+                start += host.nbytes
+        return end
+
     def assemble(
         self, slot: int, nbytes: int, own: PeerRegion, shards: Sequence[PeerRegion | None], *, after: Event | None
     ) -> Event:

@@ -67,8 +67,8 @@ class PeerLink(ABC):
     def introduce(self, name: str, buffers: Sequence[torch.Tensor]) -> list[list[PeerRegion]]:
         """Give every peer access to these buffers of `allocate`; returns each rank's, by rank. All ranks meet here.
 
-        Of this rank's own the list is empty. Raises `RanksError` for a rank that does not come, or that brings another
-        number of buffers.
+        Of this rank's own the list is empty. Raises, on all ranks, `NoPeerAccess` where one of them cannot reach
+        another's memory, and `RanksError` for a rank that does not come or that brings another number of buffers.
         """
 
     @abstractmethod

@@ -44,6 +44,14 @@ class SharedBuffer:
         return self._unlock is not None
 
     @property
+    def runs(self) -> list[tuple[torch.Tensor, bool]]:
+        """All bytes in order, in runs that this rank has locked or not: no copy may cross from one to the other."""
+        if not self.pinned:
+            return [(self.tensor, False)]
+        before, own, after = self.tensor.split((self.locks.start, self.locks.nbytes, self._after))
+        return [(run, run is own) for run in (before, own, after) if run.nbytes]
+
+    @property
     def sealed(self) -> bool:
         """Whether writing to it ends the process: once it is filled."""
         return self._sealed
@@ -96,6 +104,10 @@ class SharedBuffer:
     def _move(self, before: Tier, after: Tier) -> None:
         self._ledger.give_back(self._owner, before, self.own.nbytes)
         self._ledger.take(self._owner, after, self.own.nbytes)
+
+    @property
+    def _after(self) -> int:
+        return self.tensor.nbytes - self.locks.end
 
     def _protect(self, *, writable: bool) -> None:
         if self._mapping is not None:

@@ -101,7 +101,11 @@ class Supervisor:
 
     def _wait(self) -> None:
         now = self._clock()
-        deadlines = [now + LOOK_SECONDS, self._table.deadline, None if self.fleet.killed else self.fleet.deadline]
+        deadlines = [
+            now + min(LOOK_SECONDS, self._patience / 2),
+            self._table.deadline,
+            None if self.fleet.killed else self.fleet.deadline,
+        ]
         for key, _ in self._selector.select(max(0.0, min(one for one in deadlines if one is not None) - now)):
             key.data()
         now = self._clock()

@@ -1,10 +1,10 @@
-"""What ranks with emulated cards run: processes, each with a card and a link of its own, and collectives over gloo."""
+"""What ranks with cards run: processes, each with a card and a link of its own, and collectives over gloo."""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,9 +12,9 @@ import torch
 import torch.distributed as dist
 from safetensors import safe_open
 
-from stowplan_agent.accelerators import Event
+from stowplan_agent.accelerators import Accelerator, Event
 from stowplan_agent.accelerators.emulated import EmulatedAccelerator, EmulatedCard
-from stowplan_agent.ranks.peers import Exchange
+from stowplan_agent.ranks.peers import Exchange, PeerLink
 from stowplan_agent.ranks.peers.emulated import EmulatedPeerLink
 from stowplan_agent.ranks.seat import Seat
 from stowplan_agent.ranks.shares import share
@@ -31,22 +31,21 @@ class FileLayer:
 
     def __init__(self, path: Path, name: str) -> None:
         with safe_open(path, "pt") as file:
-            self._bytes = file.get_tensor(name).view(torch.uint8).flatten()
-        self.nbytes = self._bytes.nbytes
+            self.bytes = file.get_tensor(name).view(torch.uint8).flatten()
+        self.nbytes = self.bytes.nbytes
         self.read_bytes = 0
 
     def read(self, start: int, target: torch.Tensor) -> None:
-        target.copy_(self._bytes[start : start + target.nbytes])
+        target.copy_(self.bytes[start : start + target.nbytes])
         self.read_bytes += target.nbytes
 
 
 class Streamed:
-    """A denoiser of square layers on this rank's emulated card: multiplied one by another, pass after pass."""
+    """A denoiser of square layers on this rank's card: multiplied one by another, pass after pass."""
 
-    def __init__(self, seat: Seat, path: Path) -> None:
+    def __init__(self, seat: Seat, path: Path, *, card: str = "emulated") -> None:
         self.seat = seat
-        self.accelerator = EmulatedAccelerator(CARD)
-        self.link = EmulatedPeerLink(self.accelerator, seat.circle, seat.board, latency=0.0)
+        self.accelerator, self.link = open_card(seat, card)
         self.ledger = Ledger()
         self.store = NodeStore(seat.circle, self.accelerator, self.ledger)
         self.sources = [FileLayer(path, f"layer.{number}") for number in range(LAYERS)]
@@ -58,15 +57,12 @@ class Streamed:
         self.seat.doing("filling the host store")
         contents = [f"layer {number} of one file" for number in range(LAYERS)]
         self.buffers = self.store.take("denoiser", [self.nbytes] * LAYERS, contents)
-        self.store.fill(
-            list(zip(self.sources, self.buffers, strict=True)), lambda at: self.buffers[at].set_pinned(True)
-        )
+        jobs = list(zip(self.sources, self.buffers, strict=True))
+        self.store.fill(jobs, lambda number: self.buffers[number].set_pinned(True))
         self.store.settle(self.buffers)
 
-    def run(
-        self, passes: int, sharded: frozenset[int] = frozenset(), before: Callable[[int], None] = lambda _: None
-    ) -> Any:
-        """The product, its digest by sum, and the card's seconds; layers of ``sharded`` lie on the cards."""
+    def run(self, passes: int, sharded: Collection[int] = (), before: Callable[[int], object] = lambda _: None) -> Any:
+        """The product and the card's seconds. Layers of ``sharded`` lie on the cards; ``before`` each one's compute."""
         slots = [self.link.allocate(self.nbytes) for _ in range(SLOTS)]
         exchange = Exchange("ring", slots, self.accelerator, self.link, piece_bytes=self.nbytes // 8)
         own = share(self.nbytes, self.seat.ranks, self.seat.rank)
@@ -74,6 +70,7 @@ class Streamed:
         for number, shard in shards.items():
             host = self.buffers[number].tensor[own.part]
             self.accelerator.wait(self.accelerator.copy(shard, host, pinned=True, after=None))
+        self.accelerator.synchronize()
         regions = self.link.introduce("shards", list(shards.values()))
         order = sorted(sharded)
 
@@ -86,29 +83,48 @@ class Streamed:
             host = self.buffers[number]
             return exchange.stream(slot, host.tensor, pinned=host.pinned, after=after)
 
-        value, start = torch.eye(self.side), self.accelerator.clock.compute
-        free, here = [self.accelerator.record()] * SLOTS, []
+        value, start = torch.eye(self.side, device=self.accelerator.device), self.accelerator.record()
+        free, here = [start] * SLOTS, []
         for index in range(passes * LAYERS + SLOTS - 1):
             if index < passes * LAYERS:
                 here.append(queue(index, free[index % SLOTS]))
             if (at := index - SLOTS + 1) >= 0:
                 before(at)
                 self.accelerator.wait(here[at])
-                value = value @ slots[at % SLOTS].view(torch.float32).view(self.side, self.side)
-                value = value / value.abs().max()
+                value = multiplied(value, slots[at % SLOTS])
                 free[at % SLOTS] = self.accelerator.record()
+        end = self.accelerator.record()
+        self.accelerator.synchronize()
+        seconds = self.accelerator.elapsed(start, end)
         self.link.part("shards", regions)
         exchange.close()
         for buffer in (*slots, *shards.values()):
             self.link.free(buffer)
-        return value, self.accelerator.clock.compute - start
+        return value, seconds
+
+
+def open_card(seat: Seat, card: str) -> tuple[Accelerator, PeerLink]:
+    if card == "emulated":
+        emulated = EmulatedAccelerator(CARD)
+        return emulated, EmulatedPeerLink(emulated, seat.circle, seat.board, latency=0.0)
+    from stowplan_agent.accelerators.cuda import CudaAccelerator
+    from stowplan_agent.ranks.peers.cuda import CudaPeerLink
+
+    cuda = CudaAccelerator(seat.rank)
+    return cuda, CudaPeerLink(cuda.device, seat.circle, seat.board)
+
+
+def multiplied(value: torch.Tensor, layer: torch.Tensor) -> torch.Tensor:
+    value = value @ layer.view(torch.float32).view(value.shape)
+    return value / value.abs().max()
 
 
 def reference(streamed: Streamed, passes: int) -> torch.Tensor:
-    value = torch.eye(streamed.side)
+    """What one card with all layers gives."""
+    device = streamed.accelerator.device
+    value = torch.eye(streamed.side, device=device)
     for index in range(passes * LAYERS):
-        value = value @ streamed.sources[index % LAYERS]._bytes.view(torch.float32).view(streamed.side, streamed.side)
-        value = value / value.abs().max()
+        value = multiplied(value, streamed.sources[index % LAYERS].bytes.to(device))
     return value
 
 
@@ -116,10 +132,10 @@ def gloo(seat: Seat, folder: str) -> None:
     dist.init_process_group("gloo", rank=seat.rank, world_size=seat.ranks, init_method=f"file://{folder}/gloo")
 
 
-def whole_life(seat: Seat, folder: str) -> Any:
+def whole_life(seat: Seat, folder: str, card: str = "emulated") -> Any:
     """Load, stream, hold shards, with a collective of the model between: all that is expected of it, as one value."""
     gloo(seat, folder)
-    streamed = Streamed(seat, Path(folder) / "layers.safetensors")
+    streamed = Streamed(seat, Path(folder) / "layers.safetensors", card=card)
     streamed.load()
 
     def collective(_: int) -> None:
@@ -137,16 +153,16 @@ def whole_life(seat: Seat, folder: str) -> Any:
     found["mixed"] = torch.equal(value, expected)
     value, found["shardedSeconds"] = streamed.run(3, sharded=range(LAYERS))
     found["sharded"] = torch.equal(value, expected)
-    found["held"] = streamed.accelerator.counters().allocated
+    found["held"] = streamed.accelerator.counters().weights
     streamed.link.close()
     streamed.accelerator.close()
     dist.destroy_process_group()
     return found
 
 
-def die_while_streaming(seat: Seat, folder: str) -> None:
+def die_while_streaming(seat: Seat, folder: str, card: str = "emulated") -> None:
     """Rank 1 is killed in the middle of a pass: the others wait for bytes that never come."""
-    streamed = Streamed(seat, Path(folder) / "layers.safetensors")
+    streamed = Streamed(seat, Path(folder) / "layers.safetensors", card=card)
     streamed.load()
     seat.doing("in a pass")
 
@@ -157,9 +173,9 @@ def die_while_streaming(seat: Seat, folder: str) -> None:
     streamed.run(3, before=die)
 
 
-def stand_still(seat: Seat, folder: str) -> None:
+def stand_still(seat: Seat, folder: str, card: str = "emulated") -> None:
     """Rank 1 stops in the middle of a pass, alive."""
-    streamed = Streamed(seat, Path(folder) / "layers.safetensors")
+    streamed = Streamed(seat, Path(folder) / "layers.safetensors", card=card)
     streamed.load()
     seat.doing("in a pass")
     streamed.run(3, before=lambda index: signal.pause() if index == 7 and seat.rank == 1 else None)
