@@ -2,10 +2,11 @@
 # make test       sets up everything and passes the tests
 # make lint       ruff, mypy strict, import contracts
 # make manifests  writes what is generated: the CRDs, their templates, install.yaml, the dashboard
-# make images     builds the operator's image with buildah and runs it on the local cluster (some minutes)
+# make docs       the documentation as a site, in build/site, with every link checked
+# make images     builds both images with buildah and runs them on the local cluster (some minutes)
 # make demo-down  removes what the demo made: objects, cluster, links, mounts
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-down test lint manifests images clean
+.PHONY: help setup demo demo-down test lint manifests docs images clean
 SHELL := /bin/bash
 export OMP_NUM_THREADS ?= 1
 PYTHON ?= python3
@@ -44,8 +45,12 @@ manifests: setup
 	@PYTHONPATH=tests $(BIN)/python -m localcluster.install_manifest
 	@PYTHONPATH=charts $(BIN)/python -m dashboard
 
+docs: setup
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "build/site/index.html"
+
 images: setup
-	@STOWPLAN_IMAGES=1 $(BIN)/python -m pytest tests/cluster/test_images.py
+	@STOWPLAN_IMAGES=1 $(BIN)/python -m pytest tests/cluster/test_images.py tests/cluster/test_agent_image.py
 
 clean:
 	rm -rf .venv build .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,1 @@
+"""Pages of the reference, one module each; `page` gives the Markdown."""
