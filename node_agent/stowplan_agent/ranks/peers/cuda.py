@@ -14,13 +14,13 @@ from collections.abc import Sequence
 
 import torch
 
-from stowplan_agent.accelerators import Event
 from stowplan_agent.accelerators.staged_copy import StagedCopy
 from stowplan_agent.ranks.board import ROW, Board, Turn
 from stowplan_agent.ranks.circle import Circle
 from stowplan_agent.ranks.errors import NoPeerAccess
 from stowplan_agent.ranks.peers import driver
-from stowplan_agent.ranks.peers.interface import PeerLink, PeerRegion, Turns, check_buffers
+from stowplan_agent.ranks.peers.interface import PeerRegion, check_buffers
+from stowplan_agent.ranks.peers.streams import StreamPeerLink
 
 
 class _DeviceMemory:
@@ -37,21 +37,55 @@ class _DeviceMemory:
         }
 
 
-class CudaPeerLink(PeerLink):
+class CudaPeerStream:
+    """A side stream of one GPU. ``words``: the board's address on the device."""
+
+    def __init__(self, device: torch.device, words: int) -> None:
+        """Creates the stream."""
+        self._stream = torch.cuda.Stream(device)
+        self._words = words
+
+    def wait(self, event: torch.cuda.Event | StagedCopy) -> None:
+        """For a staged copy the host waits until its last piece was read: that is of pageable memory only."""
+        self._stream.wait_event(event.resolve() if isinstance(event, StagedCopy) else event)
+
+    def wait_word(self, rank: int, word: Turn, turn: int) -> None:
+        """By the stream itself."""
+        driver.wait_for(self._stream.cuda_stream, self._words + rank * ROW + word, turn)
+
+    def write_word(self, rank: int, word: Turn, turn: int) -> None:
+        """By the stream itself."""
+        driver.write(self._stream.cuda_stream, self._words + rank * ROW + word, turn)
+
+    def copy(self, destination: torch.Tensor, source: PeerRegion, start: int) -> None:
+        """By a copy engine."""
+        driver.copy(destination.data_ptr(), source.handle + start, destination.nbytes, self._stream.cuda_stream)
+
+    def record(self, *, timed: bool = False) -> torch.cuda.Event:
+        """Timed where somebody may ask how long it took."""
+        event = torch.cuda.Event(enable_timing=timed)
+        event.record(self._stream)
+        return event
+
+
+class CudaPeerLink(StreamPeerLink):
     """One GPU's end."""
 
     def __init__(self, device: torch.device, circle: Circle, board: Board) -> None:
         """Locks the board for the device. Raises `driver.DriverError` where the driver refuses."""
-        self.rank, self.ranks, self.turns = circle.rank, circle.ranks, Turns()
         self._device = device
         self._circle = circle
         self._board = board
         self._memory: dict[int, _DeviceMemory] = {}
         with torch.cuda.device(device):
             torch.cuda.synchronize(device)
-            self._words = driver.expose(board.memory.ctypes.data, board.memory.nbytes)
-        # Apart, so that what waits for a peer holds up neither what is said to it nor the next fetch.
-        self._gate, self._voice, self._peer = (torch.cuda.Stream(device) for _ in range(3))
+            words = driver.expose(board.memory.ctypes.data, board.memory.nbytes)
+        super().__init__(
+            circle.rank,
+            circle.ranks,
+            lambda: CudaPeerStream(device, words),
+            lambda: torch.cuda.current_stream(device).record_event(),
+        )
 
     def allocate(self, nbytes: int) -> torch.Tensor:
         """Memory of the driver's own: torch's allocator maps its segments in a way that has no handle."""
@@ -102,49 +136,8 @@ class CudaPeerLink(PeerLink):
                 driver.close_handle(region.handle)
         self._circle.meet(f"{name}: over")
 
-    def free_of(self, turn: int, after: Event | None) -> Event:
-        """On a stream of its own, which waits for the peers' words."""
-        self._gate.wait_event(_on_stream(after) if after is not None else torch.cuda.current_stream().record_event())
-        if turn:
-            for peer in range(self.ranks):
-                if peer != self.rank:
-                    driver.wait_for(self._gate.cuda_stream, self._word(peer, Turn.SWAPPED), turn)
-        return self._gate.record_event()
-
-    def fetched(self, turn: int, end: Event) -> None:
-        """A word, written after the event."""
-        self._voice.wait_event(_on_stream(end))
-        driver.write(self._voice.cuda_stream, self._word(self.rank, Turn.FETCHED), turn)
-
-    def pull(self, destination: torch.Tensor, source: PeerRegion, start: int, *, turn: int, after: Event) -> None:
-        """One copy on the peer stream."""
-        self._peer.wait_event(_on_stream(after))
-        if turn:
-            driver.wait_for(self._peer.cuda_stream, self._word(source.rank, Turn.FETCHED), turn)
-        driver.copy(destination.data_ptr(), source.handle + start, destination.nbytes, self._peer.cuda_stream)
-
-    def swapped(self, turn: int, own: Event) -> Event:
-        """A word, and a timed event, both at the end of the peer stream."""
-        if turn:
-            driver.write(self._peer.cuda_stream, self._word(self.rank, Turn.SWAPPED), turn)
-        self._peer.wait_event(_on_stream(own))
-        event = torch.cuda.Event(enable_timing=True)
-        event.record(self._peer)
-        return event
-
     def close(self) -> None:
         """Waits for the device and unlocks the board."""
         with torch.cuda.device(self._device):
             torch.cuda.synchronize(self._device)
             driver.conceal(self._board.memory.ctypes.data)
-
-    def _word(self, rank: int, turn: Turn) -> int:
-        return self._words + rank * ROW + turn
-
-
-def _on_stream(event: torch.cuda.Event | StagedCopy) -> torch.cuda.Event:
-    """A staged copy is on its stream only once its last piece was read: the host waits, for pageable memory only."""
-    if isinstance(event, StagedCopy):
-        resolved: torch.cuda.Event = event.resolve()
-        return resolved
-    return event
