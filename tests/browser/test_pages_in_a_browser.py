@@ -96,7 +96,7 @@ def test_all_of_it_is_reached_by_keys(browser: Browser, pages: dict[str, Path]) 
 
 def test_what_is_wider_than_a_phone_moves_sideways_by_keys(browser: Browser, pages: dict[str, Path]) -> None:
     with shown(browser, pages["request"], 390) as page:
-        region = page.get_by_role("region", name="Stage by stage")
+        region = page.get_by_role("region", name="Stage by stage, ")
         region.focus()
         for _ in range(5):
             page.keyboard.press("ArrowRight")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -43,7 +44,7 @@ def status(
     elif once or not out.is_terminal:
         out.print(namespace_view(found, where))
     else:
-        _watch(reader, name, where, interval, found)
+        _watch(lambda: _look(reader, name), found, where, lambda: threading.Event().wait(interval))
 
 
 def _look(reader: ClusterReader, name: str | None) -> tuple[DeploymentView, ...]:
@@ -53,21 +54,23 @@ def _look(reader: ClusterReader, name: str | None) -> tuple[DeploymentView, ...]
 
 
 def _watch(
-    reader: ClusterReader, name: str | None, where: str, interval: float, found: tuple[DeploymentView, ...]
+    look: Callable[[], tuple[DeploymentView, ...]],
+    found: tuple[DeploymentView, ...],
+    where: str,
+    pause: Callable[[], object],
 ) -> None:
     """Look again and again. A look that fails is said below the last one that did not: a cluster may be away."""
     from rich.live import Live
 
     from stowplan_agent.cluster.client import ApiServerError
 
-    pause = threading.Event()
     with Live(namespace_view(found, where), console=out, auto_refresh=False, vertical_overflow="visible") as screen:
         while True:
             try:
-                pause.wait(interval)
+                pause()
                 trouble: list[RenderableType] = []
                 try:
-                    found = _look(reader, name)
+                    found = look()
                 except ApiServerError as error:
                     trouble = [Text(f"not since the last look: {error}", style="red")]
                 screen.update(Group(namespace_view(found, where), *trouble), refresh=True)

@@ -22,7 +22,7 @@ from stowplan_agent.report.document import (
     table,
     tiles,
 )
-from stowplan_agent.report.drawing import NARROW
+from stowplan_agent.report.drawing import NARROW, WIDTH
 from stowplan_agent.report.explanation import infeasible_lines
 from stowplan_agent.report.facts import headline as frontier_headline
 from stowplan_agent.report.facts import same_machine
@@ -52,8 +52,13 @@ class _Sections:
     titles: list[str] = field(default_factory=list)
 
     def add(self, title: str, *inside: str) -> None:
+        """A section that the contents lead to."""
         self.parts += [heading(title), *inside]
         self.titles.append(title)
+
+    def within(self, title: str, *inside: str) -> None:
+        """One below the last, which several have alike."""
+        self.parts += [f"<h3>{escape(title)}</h3>", *inside]
 
 
 def request_page(
@@ -70,7 +75,7 @@ def request_page(
         sections.add(title, inside)
     sections.add("How to read this", _reading(found[0]))
     title = f"{record.model.name}: one request, second by second"
-    head = [*_head(found, title, status), contents(sections.titles) if len(found) == 1 else ""]
+    head = [*_head(found, title, status), contents(sections.titles)]
     return document(title, [*head, *sections.parts], SCROLLED)
 
 
@@ -93,17 +98,18 @@ def _head(found: Sequence[Request], title: str, status: ResidencyPlacementStatus
 
 
 def _one_request(sections: _Sections, found: Request, *, titled: bool) -> None:
+    add = sections.within if titled else sections.add
     if titled:
         sections.add(f"{found.workload.name}: {shape_of(found.workload)}")
     sections.parts += [f'<p class="head">{escape(headline(found))}</p>', tiles(facts_of(found))]
-    wide, slim = (timeline(found, style=False, width=width) for width in (960, NARROW))
+    wide, slim = (timeline(found, style=False, width=width) for width in (WIDTH, NARROW))
     rule = '<p class="foot">Each stage has a least width; what is left is shared out by seconds.</p>'
-    sections.add("Device memory through the request", broad_and_slim(wide, slim), rule)
-    wide, slim = (seconds_bars(found, style=False, width=width) for width in (960, NARROW))
-    sections.add("Where the seconds go", broad_and_slim(wide, slim))
+    add("Device memory through the request", broad_and_slim(wide, slim), rule)
+    wide, slim = (seconds_bars(found, style=False, width=width) for width in (WIDTH, NARROW))
+    add("Where the seconds go", broad_and_slim(wide, slim))
     rows = [(cells(found, stage), found.left(stage) < 0) for stage in found.stages]
     stages = table(HEADINGS, rows, range(1, len(HEADINGS)))
-    sections.add("Stage by stage", scrolls("Stage by stage", stages))
+    add("Stage by stage", scrolls(f"Stage by stage, {found.workload.name}", stages))
 
 
 def _homes(found: Request, status: ResidencyPlacementStatus | None) -> str:
@@ -116,7 +122,7 @@ def _homes(found: Request, status: ResidencyPlacementStatus | None) -> str:
 def _which_card(frontier: Frontier, found: Request) -> Iterable[str]:
     here = found.rank.capacity_bytes
     yield f"<p>{escape(frontier_headline(frontier))}</p>"
-    yield broad_and_slim(*(curve(frontier, style=False, width=width, here=here) for width in (960, NARROW)))
+    yield broad_and_slim(*(curve(frontier, style=False, width=width, here=here) for width in (WIDTH, NARROW)))
     yield f'<p class="foot">{escape(same_machine(frontier))}</p>'
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,13 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from stowplan_agent.cli import app
+from stowplan_agent.cluster.client import ApiServerError
 from stowplan_agent.report.explained_deployment import explained, explained_lines
 from stowplan_agent.report.namespace import DeploymentView, Memory, PodView, deployments_of
 from stowplan_agent.report.namespace_view import LEGEND, bar, namespace_view, phase_words
 
+status_command = sys.modules["stowplan_agent.cli.status"]
+"""The module; its package has the command under the same name."""
 NOW = datetime(2026, 11, 30, 12, 0, 0, tzinfo=UTC)
 
 
@@ -116,6 +120,25 @@ def test_the_command_prints_once_where_nobody_watches(tmp_path: Path) -> None:
         assert found["name"] == "wan22" and found["pods"][0]["memory"]["capacity"] == 40 * GIB
         gone = CliRunner().invoke(app, ["status", "gone", "--kubeconfig", str(config)])
         assert gone.exit_code == 2 and "there is no DiffusionDeployment gone in namespace studio" in gone.output
+
+
+def test_who_watches_sees_what_changes_and_when_the_cluster_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = Console(file=io.StringIO(), width=100, force_terminal=True)
+    monkeypatch.setattr(status_command, "out", seen)
+    looks: list[Any] = [views()[1:], ApiServerError("the API server cannot be reached"), KeyboardInterrupt()]
+
+    def look() -> tuple[DeploymentView, ...]:
+        now = looks.pop(0)
+        if isinstance(now, BaseException):
+            raise now
+        found: tuple[DeploymentView, ...] = now
+        return found
+
+    status_command._watch(look, views()[:1], "namespace studio", lambda: None)
+    said: str = seen.file.getvalue()  # type: ignore[attr-defined]
+    order = [said.index(words) for words in ("studio/flux", "studio/wan22", "not since the last look: the API server")]
+    assert order == sorted(order) and not looks
+    assert said.rindex("studio/wan22") > order[1], "what was seen last stays below a failure"
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,22 @@ def test_every_link_of_the_contents_leads_to_a_heading(image_record: Calibration
     assert links and set(links) == {"#" + one.get("id", "") for one in root.iter("h2")}
 
 
+def test_a_record_of_several_shapes_has_no_name_twice(image_record: CalibrationRecord) -> None:
+    (first,) = image_record.workloads
+    wide = first.model_copy(update={"name": "wide"})
+    intervals = tuple(
+        interval.model_copy(
+            update={"runs": (*interval.runs, *(run.model_copy(update={"workload": "wide"}) for run in interval.runs))}
+        )
+        for interval in image_record.intervals
+    )
+    both = image_record.model_copy(update={"workloads": (first, wide), "intervals": intervals})
+    root = ElementTree.fromstring(drawn(both).removeprefix("<!DOCTYPE html>\n"))
+    ids = [one.get("id", "") for one in root.iter("h2")]
+    assert len(set(ids)) == len(ids) and {one.get("href") for one in root.iter("a")} == {f"#{name}" for name in ids}
+    assert [one.text for one in root.iter("h3")].count("Stage by stage") == 2
+
+
 def answer(tmp_path: Path, **changes: Any) -> Path:
     record = CalibrationRecord.read(RECORD)
     made = {
