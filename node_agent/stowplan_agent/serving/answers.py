@@ -139,6 +139,7 @@ SENTENCES: Final = {
 """What each answer other than success means."""
 TAKING: Final = (400, 404, 413, 422, 429, 499, 500, 503)
 """How a route may answer that takes a body and queues it."""
+EVENTS: Final = "text/event-stream"
 Documented = dict[int | str, dict[str, Any]]
 
 
@@ -152,22 +153,26 @@ def errors(*statuses: int) -> Documented:
     }
 
 
-def answer(model: type[Answer], *statuses: int, **contents: str) -> Documented:
-    """A JSON answer of this model, and these errors. ``contents``: a further form by what it is good for."""
-    document: dict[str, Any] = {"model": model, "description": model.__doc__}
-    if contents:
-        document["content"] = {kind: text_of(why) for why, kind in contents.items()}
-    return {200: document, **errors(*statuses)}
+def answer(model: type[Answer], *statuses: int, content: dict[str, Any] | None = None) -> Documented:
+    """A JSON answer of this model, and these errors. ``content``: further forms by their media type."""
+    return {200: {"model": model, "description": model.__doc__, "content": content or {}}, **errors(*statuses)}
 
 
-def bytes_of(media_type: str, what: str, *statuses: int) -> Documented:
-    """An answer that is a file or a text, and these errors."""
-    return {200: {"description": what, "content": {media_type: text_of(what)}}, **errors(*statuses)}
+def other(content: dict[str, Any], what: str, *statuses: int) -> Documented:
+    """An answer in these forms by their media type, and these errors."""
+    return {200: {"description": what, "content": content}, **errors(*statuses)}
 
 
 def text_of(what: str) -> dict[str, Any]:
     """The schema of an answer that is no JSON."""
     return {"schema": {"type": "string", "description": what}}
+
+
+def events_of(what: str) -> dict[str, Any]:
+    """Server-sent events, by the schema of one of them."""
+    fields = {name: {"type": "string"} for name in ("event", "data")}
+    one = {"type": "object", "description": what, "required": list(fields), "properties": fields}
+    return {EVENTS: {"schema": one | {"additionalProperties": False}}}
 
 
 def without_unused(document: dict[str, Any]) -> dict[str, Any]:

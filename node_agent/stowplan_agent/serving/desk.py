@@ -15,7 +15,7 @@ from stowplan_agent.serving.errors import ApiError, not_ready, of_submit, stoppi
 from stowplan_agent.serving.idempotency import Keys
 from stowplan_agent.serving.jobs import Job, JobError
 from stowplan_agent.serving.queue import Closed, Full, RequestQueue
-from stowplan_agent.serving.requests import GenerationRequest, Refused
+from stowplan_agent.serving.requests import GenerationRequest, Kind, Refused
 
 REPLAYED: Final = {"Idempotent-Replayed": "true"}
 """Headers of an answer that an earlier request with the same key has made."""
@@ -112,9 +112,14 @@ class Desk:
         job.when_done(drop)
 
 
-def must_be(job: Job | None, kind: str, job_id: str) -> Job:
+def not_here(kind: Kind, job_id: str) -> ApiError:
+    """404: there is no job of this id, or its file is gone."""
+    message = f"{kind} {job_id[:80]!r} is not here; it never was, was deleted, or made room for newer ones"
+    return ApiError(404, message, code=f"{kind}_not_found", param=f"{kind}_id")
+
+
+def must_be(job: Job | None, kind: Kind, job_id: str) -> Job:
     """The job of an id that a client gave. Raises ApiError (404) where there is none of this kind."""
     if job is None or job.request.kind != kind:
-        message = f"{kind} {job_id[:80]!r} is not here; it never was, was deleted, or made room for newer ones"
-        raise ApiError(404, message, code=f"{kind}_not_found", param=f"{kind}_id")
+        raise not_here(kind, job_id)
     return job

@@ -11,9 +11,9 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from stowplan_agent.serving.answers import EVENTS
 from stowplan_agent.serving.errors import ApiError
 
-MEDIA_TYPE: Final = "text/event-stream"
 STILL_HERE: Final = b": nothing has changed\n\n"
 """A comment, which clients pass over."""
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -39,7 +39,7 @@ class EventStream(StreamingResponse):
         headers: Mapping[str, str] | None = None,
         ended: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(events, media_type=MEDIA_TYPE, headers={**_HEADERS, **(headers or {})})
+        super().__init__(events, media_type=EVENTS, headers={**_HEADERS, **(headers or {})})
         self._ended = ended
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

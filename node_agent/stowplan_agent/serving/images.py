@@ -14,12 +14,12 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
-from stowplan_agent.serving.answers import TAKING, Images, answer, bytes_of
+from stowplan_agent.serving.answers import TAKING, Images, answer, events_of, other, text_of
 from stowplan_agent.serving.bodies import ImageBody, image_request
-from stowplan_agent.serving.desk import Desk, must_be
+from stowplan_agent.serving.desk import Desk, must_be, not_here
 from stowplan_agent.serving.downloads import file_answer
 from stowplan_agent.serving.errors import ApiError, of_job
-from stowplan_agent.serving.events import MEDIA_TYPE, STILL_HERE, EventStream, error_event, event
+from stowplan_agent.serving.events import STILL_HERE, EventStream, error_event, event
 from stowplan_agent.serving.idempotency import Key
 from stowplan_agent.serving.jobs import CANCELLED, Job
 from stowplan_agent.serving.payload import accepts, read_body
@@ -33,7 +33,7 @@ def image_routes(desk: Desk) -> APIRouter:
     @router.post(
         "/v1/images/generations",
         openapi_extra=accepts(ImageBody),
-        responses=answer(Images, 408, *TAKING, stream=MEDIA_TYPE),
+        responses=answer(Images, 408, *TAKING, content=events_of("with stream: the steps, then each image")),
         response_model=None,
     )
     async def generate(request: Request, idempotency_key: Key = None) -> Response:
@@ -57,7 +57,7 @@ def image_routes(desk: Desk) -> APIRouter:
     @router.get(
         "/v1/images/{image_id}/{index}/content",
         name="image_content",
-        responses=bytes_of("image/png", "The image.", 400, 404),
+        responses=other({"image/png": text_of("bytes")}, "The image.", 400, 404),
         response_class=Response,
     )
     async def content(image_id: str, index: int) -> Response:
@@ -70,8 +70,7 @@ def image_routes(desk: Desk) -> APIRouter:
         try:
             return await file_answer(job.content.file(index), "image/png", f"{job.id}-{index}.png")
         except FileNotFoundError:
-            must_be(None, "image", image_id)
-            raise
+            raise not_here("image", image_id) from None
 
     return router
 
@@ -98,8 +97,7 @@ def _encoded(job: Job) -> list[dict[str, str]]:
     try:
         return [{"b64_json": _base64(job, number)} for number in range(len(job.content.parts))]
     except FileNotFoundError:
-        must_be(None, "image", job.id)
-        raise
+        raise not_here("image", job.id) from None
 
 
 def _base64(job: Job, number: int) -> str:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from prometheus_client.exposition import choose_encoder
 
-from stowplan_agent.serving.answers import Alive, Documented, Health, Model, Models, answer, errors, text_of
+from stowplan_agent.serving.answers import Alive, Documented, Health, Model, Models, answer, other, text_of
 from stowplan_agent.serving.desk import Desk
 from stowplan_agent.serving.door import Door
 from stowplan_agent.serving.errors import ApiError
@@ -36,9 +36,7 @@ def probe_routes(door: Door, metrics: AgentMetrics) -> APIRouter:
         state = door.state
         return JSONResponse({"phase": state.phase, "message": state.message}, 200 if state.open else 503)
 
-    exposed: Documented = {
-        200: {"description": "Metrics.", "content": {kind: text_of("an exposition") for kind in EXPOSITION}}
-    }
+    exposed = other({kind: text_of("an exposition") for kind in EXPOSITION}, "Metrics.")
 
     @router.get("/metrics", responses=exposed, response_class=Response)
     def exposition(request: Request) -> Response:
@@ -78,13 +76,7 @@ def model_routes(desk: Desk) -> APIRouter:
 def fleet_route(stored: Callable[[], str | None]) -> APIRouter:
     """The stored start that this boot proved."""
     router = APIRouter(tags=["fleet"])
-    found: Documented = {
-        200: {
-            "description": "The file as it is stored.",
-            "content": {"application/json": {"schema": {"type": "object"}}},
-        },
-        **errors(404),
-    }
+    found = other({"application/json": {"schema": {"type": "object"}}}, "The file as it is stored.", 404)
 
     @router.get(STORED_START_PATH, responses=found, response_class=Response)
     def stored_start() -> Response:  # no coroutine: hashing a record of megabytes would hold up the probes

@@ -13,7 +13,7 @@ from typing import Any, Final
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 
-from stowplan_agent.serving.answers import errors, text_of
+from stowplan_agent.serving.answers import other, text_of
 from stowplan_agent.serving.door import Door
 from stowplan_agent.serving.errors import not_ready
 
@@ -50,7 +50,7 @@ def residency_route(door: Door, residency: Callable[[], Residency | None]) -> AP
     """GET /residency. ``residency`` answers None while the start has not begun."""
     router = APIRouter(tags=["residency"])
     contents = {JSON: {"schema": _SCHEMA}, HTML: text_of("the same as one page, with pictures")}
-    document = {200: {"description": "Record, plan and placement.", "content": contents}, **errors(503)}
+    document = other(contents, "Record, plan and placement.", 503)
 
     @router.get("/residency", responses=document, response_class=Response)
     def shown(request: Request) -> Response:

@@ -10,12 +10,12 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
-from stowplan_agent.serving.answers import TAKING, Video, VideoDeleted, Videos, answer, bytes_of
+from stowplan_agent.serving.answers import TAKING, Video, VideoDeleted, Videos, answer, events_of, other, text_of
 from stowplan_agent.serving.bodies import VideoBody, video_request
-from stowplan_agent.serving.desk import Desk, must_be
+from stowplan_agent.serving.desk import Desk, must_be, not_here
 from stowplan_agent.serving.downloads import file_answer
 from stowplan_agent.serving.errors import ApiError
-from stowplan_agent.serving.events import MEDIA_TYPE, STILL_HERE, EventStream, event
+from stowplan_agent.serving.events import STILL_HERE, EventStream, event
 from stowplan_agent.serving.idempotency import Key
 from stowplan_agent.serving.jobs import Job
 from stowplan_agent.serving.payload import accepts, read_body
@@ -65,7 +65,7 @@ def video_routes(desk: Desk) -> APIRouter:
 
     @router.get(
         "/v1/videos/{video_id}/events",
-        responses=bytes_of(MEDIA_TYPE, "The job after each change, until it has ended.", 404),
+        responses=other(events_of("data: the job after a change"), "The job until it has ended.", 404),
         response_class=Response,
     )
     async def follow(video_id: str, request: Request) -> Response:
@@ -74,7 +74,7 @@ def video_routes(desk: Desk) -> APIRouter:
 
     @router.get(
         "/v1/videos/{video_id}/content",
-        responses=bytes_of("video/mp4", "The MP4.", 400, 404, 409),
+        responses=other({"video/mp4": text_of("bytes")}, "The MP4.", 400, 404, 409),
         response_class=Response,
     )
     async def content(video_id: str, variant: Literal["video"] = "video") -> Response:
@@ -83,8 +83,7 @@ def video_routes(desk: Desk) -> APIRouter:
         try:
             return await file_answer(_file(job), "video/mp4", f"{job.id}.mp4", lambda: desk.shelf.collect(job))
         except FileNotFoundError:
-            must_be(None, "video", video_id)
-            raise
+            raise not_here("video", video_id) from None
 
     @router.post("/v1/videos/{video_id}/cancel", responses=answer(Video, 404, 409), response_model=None)
     async def cancel(video_id: str) -> dict[str, Any]:
