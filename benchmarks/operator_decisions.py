@@ -8,7 +8,7 @@ would send them, validated and settled. Each figure is a ratio against its bar (
 - ``event``: seconds from a pod's changed status to a decision (store, snapshot, decide and render), median and 99th
   percentile, against 20 ms: a fiftieth of the second that an event may take to its gate on a busy API server.
 - ``flat``: the median of each size against that of the smallest: a cost that grew with the number of objects shows.
-- ``resync``: seconds to decide every deployment anew, against 30 s: the time that a restart may take in all.
+- ``restart``: seconds to decide every deployment for the first time, against 30 s: what a restart may take in all.
 - ``memory``: bytes that the store holds, against 200 MiB for everything.
 - ``silent``: decisions that would write something though nothing changed. Must be 0.
 
@@ -33,7 +33,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from stowplan_api.contract import LABEL_DEPLOYMENT, LABEL_TEMPLATE, READINESS_GATE, Manager
-from stowplan_operator.decide import decide
+from stowplan_operator.decide import Settled, decide
 from stowplan_operator.decide.rollout import template_of
 from stowplan_operator.kinds import DEPLOYMENT, DIFFUSION_DEPLOYMENT, POD, RESIDENCY_PLACEMENT, Json, kind_of
 from stowplan_operator.observed import Key, Observed
@@ -44,7 +44,7 @@ PODS_EACH = 5
 SETTINGS = Settings(agent_image="stowplan/agent:0.1.0")
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 BEFORE = "2026-01-01T11:00:00Z"
-BAR_EVENT, BAR_RESYNC, BAR_MEMORY = 0.020, 30.0, 200 << 20
+BAR_EVENT, BAR_RESTART, BAR_MEMORY = 0.020, 30.0, 200 << 20
 EVENTS = 2000
 
 
@@ -142,6 +142,12 @@ def report(dd: Json, found: Json) -> Json:
     return made
 
 
+def parsed(raw: Json) -> Json:
+    """As it arrives: with strings of its own, keys included."""
+    arrived: Json = json.loads(json.dumps(raw))
+    return arrived
+
+
 def fleet(pods: int) -> Observed:
     """A store with so many pods, settled: every decision has been written."""
     store = Observed()
@@ -157,12 +163,12 @@ def fleet(pods: int) -> Observed:
             there["metadata"]["managedFields"].append(applied)
             if manifest["kind"] == DEPLOYMENT.kind:
                 there["status"] = {"observedGeneration": 1, "replicas": PODS_EACH, "updatedReplicas": PODS_EACH}
-            store.put(kind_of(manifest), there)
+            store.put(kind_of(manifest), parsed(there))
         for each in range(PODS_EACH):
             made = pod(dd, template, each)
-            store.put(POD, made)
-            store.put(RESIDENCY_PLACEMENT, report(dd, made))
-        store.put(DIFFUSION_DEPLOYMENT, dd)
+            store.put(POD, parsed(made))
+            store.put(RESIDENCY_PLACEMENT, parsed(report(dd, made)))
+        store.put(DIFFUSION_DEPLOYMENT, parsed(dd))
         settle(store, dd)
     return store
 
@@ -178,15 +184,15 @@ def settle(store: Observed, dd: Json) -> None:
             kept = [entry for entry in written["status"]["conditions"] if entry["type"] != READINESS_GATE]
             written["status"]["conditions"] = kept + gate.patch.body["status"]["conditions"]
             written["metadata"]["resourceVersion"] = str(version)
-            store.put(POD, written)
+            store.put(POD, parsed(written))
         if decision.status is None:
             return
         dd = dd | {"status": decision.status["status"]}
         dd["metadata"] = dd["metadata"] | {"resourceVersion": str(version)}
-        store.put(DIFFUSION_DEPLOYMENT, dd)
+        store.put(DIFFUSION_DEPLOYMENT, parsed(dd))
 
 
-def event_seconds(store: Observed, dice: random.Random) -> list[float]:
+def event_seconds(store: Observed, known: Settled, dice: random.Random) -> list[float]:
     """Each of many events alone: a pod's status changes without meaning, and its deployment is decided anew."""
     keys = sorted(store.deployments())
     found = []
@@ -197,7 +203,7 @@ def event_seconds(store: Observed, dice: random.Random) -> list[float]:
         began = time.process_time()
         heard = store.put(POD, raw)
         assert heard == key
-        decide(store.snapshot(key), NOW, SETTINGS)
+        decide(store.snapshot(key), NOW, SETTINGS, settled=known)
         found.append(time.process_time() - began)
     return found
 
@@ -210,9 +216,13 @@ def measured(pods: int) -> dict[str, Any]:
     tracemalloc.stop()
     gc.collect()
     gc.freeze()  # As the operator does after its first lists.
-    seconds = event_seconds(store, random.Random(0))
+    known = Settled()
     began = time.process_time()
-    writes = sum(bool(decide(store.snapshot(key), NOW, SETTINGS)) for key in store.deployments())
+    writes = sum(bool(decide(store.snapshot(key), NOW, SETTINGS, settled=known)) for key in store.deployments())
+    restart = time.process_time() - began
+    seconds = event_seconds(store, known, random.Random(0))
+    began = time.process_time()
+    writes += sum(bool(decide(store.snapshot(key), NOW, SETTINGS, settled=known)) for key in store.deployments())
     resync = time.process_time() - began
     gc.unfreeze()
     median, slow = statistics.median(seconds), statistics.quantiles(seconds, n=100)[98]
@@ -220,10 +230,10 @@ def measured(pods: int) -> dict[str, Any]:
         "pods": pods,
         "deployments": pods // PODS_EACH,
         "event": {"median": median / BAR_EVENT, "p99": slow / BAR_EVENT},
-        "resync": resync / BAR_RESYNC,
+        "restart": restart / BAR_RESTART,
         "memory": held / BAR_MEMORY,
         "silent": writes,
-        "seconds": {"median": median, "p99": slow, "resync": resync},
+        "seconds": {"median": median, "p99": slow, "restart": restart, "resync": resync},
         "bytes": {"store": held, "a_pod": held // pods},
     }
 

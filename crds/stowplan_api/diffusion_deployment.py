@@ -67,7 +67,7 @@ class WorkloadSpec(Model):
 class Resources(Model):
     """What each pod gets. Memory is both request and limit: pinned pages cannot be reclaimed."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra=rules(rule.EMULATED))
+    model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra=rules(rule.EMULATED, rule.SHARED_DEVICE))
 
     gpus: Annotated[int, Field(ge=0, le=64)] = 1
     """Devices a pod. 0 runs on the emulated accelerator, for development."""
@@ -78,7 +78,7 @@ class Resources(Model):
     memory: PositiveQuantity
     """Host memory a pod, for pins, host copies and shared memory as well."""
     device_memory: PositiveQuantity | None = None
-    """Ceiling on device memory of each rank; state it on shared (time-sliced) devices; an emulated card's capacity."""
+    """Ceiling on device memory of each rank; shared (time-sliced, MPS) devices need it; an emulated card's capacity."""
 
 
 class Validation(Model):

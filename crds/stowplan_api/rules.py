@@ -42,6 +42,11 @@ EMULATED: Final[Rule] = (
     "gpus 0 runs on the emulated accelerator, which needs deviceMemory: the capacity of the emulated card",
 )
 
+SHARED_DEVICE: Final[Rule] = (
+    "!self.gpuResource.endsWith('.shared') || has(self.deviceMemory)",
+    "a shared gpuResource needs deviceMemory: the part of the device that each pod may take",
+)
+
 PREFER: Final[Rule] = (
     "!self.keep.exists(name, name in self.neverKeep)",
     "a component is in both keep and neverKeep; name it in one of them",

@@ -1,7 +1,7 @@
-"""How many Events one pod may cause: an agent that flaps, or lies about boots and rollbacks, must not fill the cluster.
+"""How often something may be done for one pod or deployment: so many times at once, and then one more now and then.
 
-The first ones are told whatever they are; after them one more becomes free every half minute. A pod that starts, rolls
-back ten times and restarts a few times stays below it.
+An agent that flaps, or lies about boots and rollbacks, must not fill the cluster with Events, nor keep its API server
+busy with a gate that opens and closes. A pod that starts, rolls back ten times and restarts a few times stays below it.
 """
 
 from __future__ import annotations
@@ -9,27 +9,46 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
+from stowplan_operator.decide import GateWrite
 from stowplan_operator.remembered import Remembered
 
-BURST: Final = 40
-EVERY: Final = timedelta(seconds=30)
-_PODS: Final = 10_000
+_NAMES: Final = 10_000
 
 
 class Allowance:
-    """A bucket of tokens a pod, kept as the time at which it will be full again."""
+    """A bucket of ``burst`` tokens a name, of which one comes back ``every`` so often: kept as the time it is full."""
+
+    def __init__(self, burst: int, every: timedelta) -> None:
+        self._burst = burst
+        self._every = every
+        self._full_at: Remembered[str, datetime] = Remembered(_NAMES)
+
+    def wait(self, name: str, now: datetime) -> float:
+        """Seconds until it may be done once more; 0 when it may be now."""
+        return max(0.0, (self._after_one(name, now) - now - self._burst * self._every).total_seconds())
+
+    def take(self, name: str, now: datetime) -> None:
+        """It was done. What failed was not: it will be tried again."""
+        self._full_at.put(name, self._after_one(name, now))
+
+    def _after_one(self, name: str, now: datetime) -> datetime:
+        known = self._full_at.get(name)
+        return (now if known is None else max(now, known)) + self._every
+
+
+class Allowances:
+    """What the operator's writes are held to. Whatever closes a gate, or takes back that something serves, is not."""
 
     def __init__(self) -> None:
-        self._full_at: Remembered[str, datetime] = Remembered(_PODS)
+        self.events = Allowance(40, timedelta(seconds=30))
+        """By pod."""
+        self.gates = Allowance(30, timedelta(seconds=10))
+        """By pod: to open one, or to change its words."""
+        self.statuses = Allowance(60, timedelta(seconds=1))
+        """By deployment."""
 
-    def has(self, pod: str, now: datetime) -> bool:
-        """Whether one more Event of this pod (by uid) may be posted now."""
-        return self._after_one(pod, now) - now <= BURST * EVERY
 
-    def take(self, pod: str, now: datetime) -> None:
-        """One was posted. One that failed is none: it will be tried again."""
-        self._full_at.put(pod, self._after_one(pod, now))
-
-    def _after_one(self, pod: str, now: datetime) -> datetime:
-        known = self._full_at.get(pod)
-        return (now if known is None else max(now, known)) + EVERY
+def closes(write: GateWrite) -> bool:
+    """Whether the gate is not known to be closed before this write, and is after it."""
+    old = write.patch.pod.gate
+    return not write.patch.gate.open and (old is None or old.status != "False")

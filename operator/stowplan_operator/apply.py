@@ -10,18 +10,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
 from stowplan_api.conditions import shorten
 from stowplan_api.contract import Manager
-from stowplan_operator.allowance import Allowance
+from stowplan_operator.allowance import Allowances, closes
 from stowplan_operator.client import ApiError, Client
 from stowplan_operator.decide import ChildWrite, Decision, GateWrite
 from stowplan_operator.differences import would_change
 from stowplan_operator.kinds import CONFIG_MAP, DIFFUSION_DEPLOYMENT, POD, RESIDENCY_PLACEMENT, Json, kind_of
 from stowplan_operator.observed import Observed
+from stowplan_operator.outcome import Outcome
 from stowplan_operator.ownership import check_owner
 from stowplan_operator.remembered import Remembered
 from stowplan_operator.render.naming import digest
@@ -32,18 +32,6 @@ AT_ONCE: Final = 8
 """Writes of one deployment that are under way at the same time."""
 _REMEMBERED: Final = 10_000
 """Events that need not be posted, and children that need not be applied, again by this process."""
-
-
-@dataclass
-class Outcome:
-    """What came of one decision."""
-
-    writes: int = 0
-    refusals: list[str] = field(default_factory=list)
-    """The API server's answers to children that it will not have, one sentence each."""
-    retry: bool = False
-    """Something may succeed later by itself."""
-    retry_after: float = 0.0
 
 
 class Writer:
@@ -64,7 +52,7 @@ class Writer:
         self._starts = starts
         self._settled: Remembered[tuple[str, str, str], tuple[str, str]] = Remembered(_REMEMBERED)
         self._posted: Remembered[str, None] = Remembered(_REMEMBERED)
-        self._allowance = Allowance()
+        self._allowances = Allowances()
 
     async def carry_out(self, decision: Decision) -> Outcome:
         """Write a decision, in its order. Failures are in the outcome; nothing is raised for them."""
@@ -85,7 +73,7 @@ class Writer:
         told = [await self._attempt(outcome, self._event(outcome, event)) for event in decision.events]
         # Written after a lost Event, the status would hide the transition that the Event tells of.
         if decision.status is not None and all(told):
-            await self._attempt(outcome, self._status(outcome, decision.status))
+            await self._attempt(outcome, self._status(outcome, decision.status, decision.takes_back))
         if decision.fetch is not None and self._starts is not None:
             self._starts.consider(decision.fetch)
         return outcome
@@ -117,6 +105,10 @@ class Writer:
 
     async def _gate(self, outcome: Outcome, write: GateWrite, landed: list[GateWrite]) -> None:
         pod = write.patch.pod
+        if not closes(write):
+            if outcome.waits(self._allowances.gates, pod.uid, self._now()):
+                return
+            self._allowances.gates.take(pod.uid, self._now())
         try:
             patched = await self._client.patch_status(POD, pod.namespace, pod.name, write.patch.body, Manager.GATE)
         except ApiError as error:
@@ -129,7 +121,7 @@ class Writer:
         self._observed.put(POD, patched)
         outcome.writes += 1
         if write.validated_at is not None:
-            self._gate_opened(max(0.0, (self._now() - write.validated_at).total_seconds()))
+            self._gate_opened((self._now() - write.validated_at).total_seconds())
         landed.append(write)
 
     async def _child(self, outcome: Outcome, write: ChildWrite) -> None:
@@ -176,7 +168,7 @@ class Writer:
     async def _event(self, outcome: Outcome, manifest: Json) -> None:
         name = manifest["metadata"]["name"]
         pod = (manifest.get("related") or {}).get("uid", name)
-        if name in self._posted or not self._allowance.has(pod, self._now()):
+        if name in self._posted or self._allowances.events.wait(pod, self._now()) > 0:
             return
         try:
             await self._client.create(manifest, Manager.WORKLOAD)
@@ -185,9 +177,13 @@ class Writer:
             if error.status != 409:
                 raise
         self._posted.put(name, None)
-        self._allowance.take(pod, self._now())
+        self._allowances.events.take(pod, self._now())
 
-    async def _status(self, outcome: Outcome, manifest: Json) -> None:
+    async def _status(self, outcome: Outcome, manifest: Json, takes_back: bool) -> None:
+        uid = manifest["metadata"]["uid"]
+        if not takes_back and outcome.waits(self._allowances.statuses, uid, self._now()):
+            return
+        self._allowances.statuses.take(uid, self._now())
         applied = await self._client.apply(manifest, Manager.STATUS, "status")
         self._observed.put(DIFFUSION_DEPLOYMENT, applied)
         outcome.writes += 1

@@ -27,11 +27,17 @@ def would_change(manifest: Json, existing: Json | None, manager: str) -> bool:
     if not holds(existing, wanted):
         return True
     owned = [
-        entry.get("fieldsV1") or {}
+        _tree(entry.get("fieldsV1") or {})
         for entry in existing["metadata"].get("managedFields") or ()
         if entry.get("manager") == manager and entry.get("operation") == "Apply" and not entry.get("subresource")
     ]
     return not owned or not all(_still_wanted(fields, wanted) for fields in owned)
+
+
+def _tree(fields: Json | str) -> Json:
+    """A fieldsV1 tree, which trimming keeps as text."""
+    tree: Json = json.loads(fields) if isinstance(fields, str) else fields
+    return tree
 
 
 def holds(existing: Any, wanted: Any) -> bool:

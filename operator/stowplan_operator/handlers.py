@@ -9,11 +9,12 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import kopf
 
-from stowplan_operator.kinds import WATCHED, Kind
+from stowplan_operator.framework import pin
+from stowplan_operator.kinds import WATCHED, Json, Kind
 from stowplan_operator.program import Program
 
 
@@ -29,7 +30,7 @@ def registry(program: Program) -> kopf.OperatorRegistry:
     # What a start raises would be raised again: the process ends, and its container's restart is the retry.
     @kopf.on.startup(registry=handlers, errors=kopf.ErrorsMode.PERMANENT)
     async def start(settings: kopf.OperatorSettings, **_: Any) -> None:
-        program.configure(settings)
+        pin(settings)
         await program.start()
 
     @kopf.on.cleanup(registry=handlers)
@@ -60,4 +61,9 @@ def by_address(account: kopf.ConnectionInfo, environ: Mapping[str, str]) -> kopf
 def _watch(handlers: kopf.OperatorRegistry, program: Program, kind: Kind) -> None:
     @kopf.on.event(kind.group, kind.version, kind.plural, registry=handlers, id=kind.plural)
     async def event(event: kopf.RawEvent, **_: Any) -> None:
-        program.heard(kind, event["type"], dict(event["object"]))
+        raw = cast("Json", event["object"])
+        program.heard(kind, event["type"], raw)
+        # kopf's view of an object refers to itself, so all of it would stay until the next full collection.
+        for part in ("spec", "status"):
+            raw.pop(part, None)
+        raw["metadata"].pop("managedFields", None)

@@ -7,6 +7,8 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+LONGEST_LATENCY: Final = 86_400.0
+"""Seconds. An operator may have been away for a while; an agent that says more is not to be believed."""
 _LATENCY_BUCKETS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 60.0)
 _RECONCILE_BUCKETS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
 
@@ -51,6 +53,13 @@ class Metrics:
         )
         self.build_info = Gauge(f"{prefix}build_info", "Always 1.", ["version"], registry=self.registry)
         self.build_info.labels(version=installed_version()).set(1)
+
+    def gate_opened(self, seconds: float) -> None:
+        """A gate followed its agent's Validated=True. Of times that cannot be, nothing is learnt: one that is years
+        ago would be all that the sum tells from then on.
+        """
+        if seconds <= LONGEST_LATENCY:
+            self.gate_latency.observe(max(0.0, seconds))
 
     def count_request(self, verb: str, kind: str) -> None:
         """One request to the API server."""

@@ -23,6 +23,8 @@ class ContainerView:
     """Why it ended last, such as OOMKilled or Error; empty when it never ended."""
     last_exit_code: int
     last_exit_message: str
+    previous_start: datetime | None = None
+    """Start of the process before the one that runs, as far as the kubelet remembers it."""
 
 
 @dataclass(frozen=True)
@@ -139,4 +141,5 @@ def _container(entry: Json) -> ContainerView:
         last_exit_reason=ended.get("reason", ""),
         last_exit_code=ended.get("exitCode", 0),
         last_exit_message=ended.get("message", ""),
+        previous_start=parse_time((last.get("terminated") or {}).get("startedAt")),
     )

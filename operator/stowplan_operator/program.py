@@ -8,15 +8,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
-import kopf
 from prometheus_client import start_http_server
 
-from stowplan_api.contract import LABEL_DEPLOYMENT
 from stowplan_operator.apply import Writer
 from stowplan_operator.client import Client, connect
 from stowplan_operator.definitions import Definitions
 from stowplan_operator.freshness import Freshness
-from stowplan_operator.kinds import SELECTED_BY_LABEL, Json, Kind
+from stowplan_operator.kinds import Json, Kind
 from stowplan_operator.metrics import Metrics
 from stowplan_operator.observed import Observed
 from stowplan_operator.queue import WorkQueue
@@ -25,25 +23,8 @@ from stowplan_operator.settings import Settings
 from stowplan_operator.starts import StartKeeper
 from stowplan_operator.worker import Worker
 
-WATCH_SERVER_SECONDS: Final = 240
-"""A watch request ends by itself after this long: an open one that delivers nothing is replaced."""
-WATCH_CLIENT_SECONDS: Final = 300
-PATIENCE_SECONDS: Final = 1800
-"""How long watches outlast an API server that is away."""
 _STALE_RESYNCS: Final = 3
 """Missed lists until the liveness probe fails."""
-
-
-def patient_backoffs() -> tuple[float, ...]:
-    """Seconds between attempts of kopf's own requests: half an hour in all.
-
-    Where they end, kopf ends the process, which then starts anew with a fresh look at everything. Its own end after a
-    minute, so that each upgrade of an API server would restart every operator.
-    """
-    delays = [1.0]
-    while sum(delays) < PATIENCE_SECONDS:
-        delays.append(min(15.0, delays[-1] * 1.6))
-    return tuple(delays)
 
 
 def _utc_now() -> datetime:
@@ -64,19 +45,6 @@ class Program:
         self._starts: StartKeeper | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._close_metrics: Callable[[], None] = lambda: None
-
-    def configure(self, settings: kopf.OperatorSettings) -> None:
-        """Pin what kopf would otherwise choose: no writes of its own, bounded watches, no look-out for other kinds."""
-        settings.posting.enabled = False
-        settings.scanning.disabled = True
-        settings.watching.server_timeout = WATCH_SERVER_SECONDS
-        settings.watching.client_timeout = WATCH_CLIENT_SECONDS
-        settings.watching.connect_timeout = 10
-        settings.watching.reconnect_backoff = 1.0
-        settings.networking.request_timeout = 60
-        settings.networking.error_backoffs = patient_backoffs()
-        for kind in SELECTED_BY_LABEL:
-            settings.watching.label_selectors[kind.group, kind.version, kind.plural] = LABEL_DEPLOYMENT
 
     async def start(self) -> None:
         """Connect, list, and start the workers. Returns after the first lists: kopf finds the kinds to watch then.
@@ -102,7 +70,7 @@ class Program:
             definitions,
         )
         self._starts = StartKeeper(self._client, self._observed)
-        writer = Writer(self._client, self._observed, self._now, self.metrics.gate_latency.observe, self._starts)
+        writer = Writer(self._client, self._observed, self._now, self.metrics.gate_opened, self._starts)
         worker = Worker(
             self._queue,
             self._observed,

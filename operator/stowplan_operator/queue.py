@@ -77,6 +77,11 @@ class WorkQueue:
         self._timers[key] = asyncio.get_running_loop().call_later(delay, self._over, key)
         return delay
 
+    def later(self, key: Key, seconds: float) -> None:
+        """Ask again after so many seconds at the latest. A retry, which asks sooner or must not, stays as it is."""
+        if key not in self._dirty and key not in self._timers:
+            self._timers[key] = asyncio.get_running_loop().call_later(seconds, self._over, key)
+
     def _over(self, key: Key) -> None:
         self._timers.pop(key, None)
         self._held.discard(key)

@@ -1,11 +1,13 @@
 """What is kept of an object: only what decisions read, so that memory follows the number of pods and not their size.
 
 A pod as the API server sends it is about ten times what is read of it; five thousand of them are most of what an
-operator would hold. Keys are this module's own strings, so objects share them.
+operator would hold. Of what is kept, equal strings are one.
 """
 
 from __future__ import annotations
 
+import json
+import sys
 from typing import Any, Final
 
 from stowplan_api.contract import LABEL_DEPLOYMENT, LABEL_TEMPLATE, READINESS_GATE, Manager
@@ -15,32 +17,46 @@ from stowplan_operator.kinds import CHILDREN, DIFFUSION_DEPLOYMENT, POD, RESIDEN
 _POD_METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
 _POD_STATUS: Final = ("phase", "reason", "message", "podIP")
 _POD_CONDITIONS: Final = frozenset({"Ready", "PodScheduled", READINESS_GATE})
+_SHORT: Final = 128
+"""Characters of a value that others may have as well; what is longer is a message or a spec."""
+_DEEPEST: Final = 32
+"""Levels: deeper is a podTemplate that somebody made for us to stumble over."""
 _CONDITION: Final = ("type", "status", "reason", "message", "lastTransitionTime")
 _STATES: Final = (
     ("running", ("startedAt",)),
     ("waiting", ("reason", "message")),
-    ("terminated", ("reason", "exitCode", "message")),
+    ("terminated", ("reason", "exitCode", "message", "startedAt")),
 )
 
 
 def trimmed(kind: Kind, raw: Json) -> Json:
     """What decisions need of an object. Nothing of it is changed, only left out; trimming again changes nothing."""
     if kind == POD:
-        return _pod(raw)
+        pod: Json = _shared(_pod(raw))
+        return pod
     metadata: dict[str, Any] = dict(raw["metadata"])
     fields = metadata.pop("managedFields", None) or ()
     if kind.metadata_only:
         return {"metadata": metadata}
     if kind in CHILDREN:
         # Only what we apply is compared with what we own of it.
-        metadata["managedFields"] = [entry for entry in fields if entry.get("manager") == Manager.WORKLOAD]
+        metadata["managedFields"] = [_packed(entry) for entry in fields if entry.get("manager") == Manager.WORKLOAD]
     if kind == DIFFUSION_DEPLOYMENT and metadata.get("annotations"):
         # The last applied configuration alone is as large as the object.
         own = {name: value for name, value in metadata["annotations"].items() if name.startswith(f"{GROUP}/")}
         metadata["annotations"] = own
     kept = {**raw, "metadata": metadata}
-    if kind == RESIDENCY_PLACEMENT and "phases" in (raw.get("status") or {}):
-        kept["status"] = {name: value for name, value in raw["status"].items() if name != "phases"}
+    if kind == RESIDENCY_PLACEMENT and raw.get("status"):
+        kept["status"] = _report(raw["status"])
+    shared: Json = _shared(kept)
+    return shared
+
+
+def _report(status: Json) -> Json:
+    """What an agent says, without its stories: how long each phase took, and why the planner chose what it chose."""
+    kept = {name: value for name, value in status.items() if name != "phases"}
+    if isinstance(kept.get("plan"), dict):
+        kept["plan"] = {name: value for name, value in kept["plan"].items() if name != "explanations"}
     return kept
 
 
@@ -66,6 +82,23 @@ def _container(entry: Json) -> Json:
         states = entry.get(moment) or {}
         kept[moment] = {name: _some(states[name], fields) for name, fields in _STATES if states.get(name) is not None}
     return kept
+
+
+def _packed(entry: Json) -> Json:
+    """Which fields are owned, as text: a tree of as many mappings as there are fields, that is seldom asked."""
+    tree = entry.get("fieldsV1")
+    return entry if tree is None or isinstance(tree, str) else entry | {"fieldsV1": json.dumps(tree)}
+
+
+def _shared(value: Any, depth: int = _DEEPEST) -> Any:
+    """The same value, of strings that equal objects share: every answer is parsed into new ones, keys included."""
+    if type(value) is str:
+        return sys.intern(value) if len(value) <= _SHORT else value
+    if depth and isinstance(value, dict):
+        return {sys.intern(key): _shared(below, depth - 1) for key, below in value.items()}
+    if depth and isinstance(value, list):
+        return [_shared(below, depth - 1) for below in value]
+    return value
 
 
 def _some(whole: Json, names: tuple[str, ...]) -> Json:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from stowplan_operator.apply import Writer
-from stowplan_operator.decide import closings, decide
+from stowplan_operator.decide import Settled, closings, decide
 from stowplan_operator.decide.dropped import Dropped
 from stowplan_operator.kinds import DIFFUSION_DEPLOYMENT
 from stowplan_operator.metrics import Metrics
@@ -42,6 +42,7 @@ class Worker:
         self._now = now
         self._dropped = dropped
         self._refusals: dict[Key, tuple[str, ...]] = {}
+        self._settled = Settled()
 
     async def run(self, listed: asyncio.Event) -> None:
         """Work for ever, from the first complete set of lists on."""
@@ -72,7 +73,7 @@ class Worker:
         snapshot = self._observed.snapshot(key)
         refusals = self._refusals.get(key, ())
         try:
-            decision = decide(snapshot, self._now(), self._settings, refusals, self._dropped())
+            decision = decide(snapshot, self._now(), self._settings, refusals, self._dropped(), self._settled)
         except Exception:
             # To judge pods takes less than all the rest: whatever that came across, no gate stays open for it.
             await self._writer.carry_out(closings(snapshot, self._now()))
@@ -90,4 +91,6 @@ class Worker:
             self._queue.succeeded(key)
         if outcome.writes or answers != refusals:
             self._queue.add(key)
+        if outcome.wait:
+            self._queue.later(key, outcome.wait)
         return "retry" if outcome.retry else "written" if outcome.writes else "unchanged"

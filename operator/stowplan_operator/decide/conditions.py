@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from stowplan_api.conditions import Condition, Status, drop_condition, find, set_condition
+from stowplan_api.conditions import Condition, Status, drop_condition, find, is_true, set_condition
 from stowplan_api.contract import DeploymentCondition, DeploymentReason
 from stowplan_operator.decide.gate import GateReason
 from stowplan_operator.decide.rollout import JudgedPod, Rollout
@@ -51,6 +51,12 @@ def conditions(
         if type_ not in verdicts and find(new, type_) is not None:
             new = drop_condition(new, type_)
     return new
+
+
+def takes_back(old: tuple[Condition, ...], new: tuple[Condition, ...]) -> bool:
+    """Whether Ready or Available was True and is not any more."""
+    promises = (DeploymentCondition.READY, DeploymentCondition.AVAILABLE)
+    return any(is_true(old, promise) and not is_true(new, promise) for promise in promises)
 
 
 def _verdicts(rollout: Rollout, problem: Trouble | None, paused: bool) -> dict[DeploymentCondition, Verdict]:

@@ -6,15 +6,16 @@ the operator decides whether a pod may serve.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
 from stowplan_api.conditions import is_true, shorten, timestamp
 from stowplan_api.contract import READINESS_GATE, PlacementCondition
+from stowplan_operator.decide.opening import Opening, last_opening, remembered, set_back, with_opening
 from stowplan_operator.kinds import Json
 from stowplan_operator.placement import PlacementView
-from stowplan_operator.pod import PodView
+from stowplan_operator.pod import ContainerView, PodView
 
 
 class GateReason(StrEnum):
@@ -59,6 +60,12 @@ class GatePatch:
 
 def judge(pod: PodView, placement: PlacementView | None) -> Gate:
     """What the gate should say, from the pod and the ResidencyPlacement of its name."""
+    opened = last_opening(pod)
+    gate = _judge(pod, placement, opened)
+    return replace(gate, message=with_opening(gate.message, remembered(gate.open, pod, placement, opened)))
+
+
+def _judge(pod: PodView, placement: PlacementView | None, opened: Opening | None) -> Gate:
     if placement is None or placement.terminating or placement.pod_uid != pod.uid:
         return Gate(False, GateReason.PLACEMENT_MISSING, f"no ResidencyPlacement for pod uid {pod.uid}")
     server = pod.server
@@ -67,7 +74,7 @@ def judge(pod: PodView, placement: PlacementView | None) -> Gate:
     validated = placement.condition(PlacementCondition.VALIDATED)
     if validated is None or placement.started_at is None:
         return Gate(False, GateReason.AGENT_SILENT, "the agent has not reported yet")
-    if placement.started_at < server.started_at:
+    if _of_an_earlier_boot(server, server.started_at, placement, placement.started_at, opened):
         return Gate(
             False,
             GateReason.EARLIER_BOOT,
@@ -85,6 +92,15 @@ def judge(pod: PodView, placement: PlacementView | None) -> Gate:
     if is_true(placement.status.conditions, PlacementCondition.ROLLED_BACK):
         return Gate(True, GateReason.PLACEMENT_ROLLED_BACK, "the last good placement is validated in this boot")
     return Gate(True, GateReason.PLACEMENT_VALIDATED, "the placement in force is validated in this boot")
+
+
+def _of_an_earlier_boot(
+    server: ContainerView, container: datetime, placement: PlacementView, agent: datetime, opened: Opening | None
+) -> bool:
+    """By the times of one node; and, for its clock may be set back, by what the gate was opened for."""
+    if agent < container or set_back(server, agent):
+        return True
+    return opened is not None and opened.ended(placement, container)
 
 
 def gate_patch(pod: PodView, gate: Gate, now: datetime) -> GatePatch | None:

@@ -94,9 +94,8 @@ def judged_pods(snapshot: Snapshot, template: str) -> tuple[JudgedPod, ...]:
     return tuple(judged)
 
 
-def rollout(snapshot: Snapshot, wanted: Json | None, desired: int) -> Rollout:
-    """Compare what was observed with the Deployment that this generation renders; None when it cannot be rendered."""
-    template = "" if wanted is None else template_of(wanted)
+def rollout(snapshot: Snapshot, template: str, desired: int) -> Rollout:
+    """Compare what was observed with the pod template that this generation renders, by its hash; empty for none."""
     existing = snapshot.child(DEPLOYMENT, snapshot.key.name)
     status = (existing or {}).get("status") or {}
     conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
@@ -104,7 +103,7 @@ def rollout(snapshot: Snapshot, wanted: Json | None, desired: int) -> Rollout:
     return Rollout(
         desired=desired,
         pods=judged_pods(snapshot, template),
-        rendered=wanted is not None
+        rendered=bool(template)
         and existing is not None
         and template_of(existing) == template
         and existing["spec"].get("replicas") == desired,

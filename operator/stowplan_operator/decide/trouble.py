@@ -20,6 +20,9 @@ _ROLLBACK_FAILED = (
     "it serves nothing until a placement validates"
 )
 _OUT_OF_MEMORY_HINT = "; raise spec.resources.memory"
+_AFFINITY = "node affinity"
+"""Part of the scheduler's words for a node that a pod may not go to."""
+_SHARED_HINT = " (a node that shares its devices matches only where spec.resources.deviceMemory is stated)"
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,8 @@ def _of_pod(judged: JudgedPod) -> Trouble | None:
     if placement is not None and placement.status.phase == "Failed":
         return _of_agent(pod, placement)
     if pod.unschedulable:
-        return Trouble(DeploymentReason.UNSCHEDULABLE, f"pod {pod.name}: {pod.unschedulable}")
+        hint = _SHARED_HINT if _AFFINITY in pod.unschedulable else ""
+        return Trouble(DeploymentReason.UNSCHEDULABLE, f"pod {pod.name}: {pod.unschedulable}{hint}")
     return _of_containers(pod)
 
 

@@ -15,6 +15,7 @@ from stowplan_operator.render.pod_disruption_budget import pod_disruption_budget
 from stowplan_operator.render.residency_placement import residency_placement
 from stowplan_operator.render.service import service
 from stowplan_operator.render.service_account import role_binding, service_account
+from stowplan_operator.render.shared_devices import SharedDeviceError
 from stowplan_operator.render.stored_starts import stored_starts
 from stowplan_operator.settings import Settings
 
@@ -50,10 +51,10 @@ def _deeper(value: Any, limit: int) -> bool:
 
 
 def children(dd: Json, spec: DiffusionDeploymentSpec, settings: Settings) -> tuple[Json, ...]:
-    """Every child in the order of creation (the Deployment last). Raises `SpecError` for an unusable podTemplate."""
+    """Every child in the order of creation (the Deployment last). Raises `SpecError` for what no pod can be made of."""
     try:
         pods = deployment(dd, spec, settings)
-    except MergeError as error:
+    except (MergeError, SharedDeviceError) as error:
         raise SpecError(str(error)) from None
     account = pods["spec"]["template"]["spec"].get("serviceAccountName", "default")
     return (

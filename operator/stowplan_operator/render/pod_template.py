@@ -26,6 +26,7 @@ from stowplan_api.quantity import format_quantity
 from stowplan_operator.kinds import Json
 from stowplan_operator.render.merge import merge
 from stowplan_operator.render.naming import digest, labels, starts_name
+from stowplan_operator.render.shared_devices import whole_devices
 from stowplan_operator.settings import Settings
 
 SCRATCH: Final = "/scratch"
@@ -41,7 +42,9 @@ NOBODY: Final = 65532
 
 
 def pod_template(name: str, spec: DiffusionDeploymentSpec, settings: Settings, recalibrate: str = "") -> Json:
-    """The complete pod template, with its hash as a label. Raises `MergeError` for a podTemplate that cannot fit.
+    """The complete pod template, with its hash as a label.
+
+    Raises `MergeError` for a podTemplate that cannot fit, `SharedDeviceError` for a share of a device without a limit.
 
     Another ``recalibrate`` makes another template, so that every pod is replaced and measures anew.
     """
@@ -53,7 +56,7 @@ def pod_template(name: str, spec: DiffusionDeploymentSpec, settings: Settings, r
     }
     if recalibrate:
         identity["metadata"]["annotations"] = {ANNOTATION_RECALIBRATE: recalibrate}
-    template = merge(template, identity)
+    template = whole_devices(merge(template, identity), spec)
     template["metadata"]["labels"].pop(LABEL_TEMPLATE, None)
     template["metadata"]["labels"] |= {LABEL_TEMPLATE: digest(template)}
     return template

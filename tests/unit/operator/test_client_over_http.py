@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from kubernetes.aio.client import ApiClient, Configuration
 
-from stowplan_operator.client import ApiError, Client
+from stowplan_operator.client import PAGE, ApiError, Client
 from stowplan_operator.kinds import CONFIG_MAP, POD
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -95,7 +95,7 @@ def test_stored_starts_are_listed_by_metadata_alone() -> None:
 
     (request,) = asyncio.run(on_a_server(answers(200, page), call))
     assert "PartialObjectMetadataList" in request.headers["Accept"]
-    assert request.query == {"limit": "500", "labelSelector": "stowplan.dev/deployment"}
+    assert request.query == {"limit": f"{PAGE}", "labelSelector": "stowplan.dev/deployment"}
 
 
 async def hangs_up(request: web.Request) -> web.StreamResponse:

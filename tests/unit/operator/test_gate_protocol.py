@@ -9,6 +9,7 @@ import pytest
 from observations import NOW, ago, deployment_of_user, placement, pod
 
 from stowplan_operator.decide.gate import Gate, GateReason, gate_patch, judge
+from stowplan_operator.metrics import Metrics
 from stowplan_operator.placement import view as view_placement
 from stowplan_operator.pod import view as view_pod
 
@@ -106,3 +107,14 @@ def test_the_transition_time_moves_only_when_the_status_flips(was: str, moved: b
 @pytest.mark.parametrize("over", [{"phase": "Failed"}, {"phase": "Succeeded"}])
 def test_a_pod_that_is_over_is_left_alone(over: dict[str, Any]) -> None:
     assert gate_patch(view_pod(pod(DD, **over)), Gate(False, GateReason.NOT_VALIDATED, "m"), NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "count", "total"),
+    [(0.4, 1, 0.4), (-3.0, 1, 0.0), (3600.0, 1, 3600.0), (2024 * 365 * 86_400.0, 0, 0.0)],
+)
+def test_a_latency_that_cannot_be_is_not_counted(seconds: float, count: int, total: float) -> None:
+    metrics = Metrics()
+    metrics.gate_opened(seconds)
+    assert metrics.registry.get_sample_value("stowplan_operator_gate_latency_seconds_count") == count
+    assert metrics.registry.get_sample_value("stowplan_operator_gate_latency_seconds_sum") == total

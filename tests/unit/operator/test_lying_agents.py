@@ -16,11 +16,13 @@ from test_starts_kept import Fleet
 from test_stored_starts import CARD_A, WITH_IP, start_of
 from virtual_time import run
 
-from stowplan_operator.allowance import BURST, EVERY, Allowance
+from stowplan_operator.allowance import Allowance
 from stowplan_operator.kinds import DIFFUSION_DEPLOYMENT, RESIDENCY_PLACEMENT, Json
 from stowplan_operator.pod import parse_time
 from stowplan_operator.starts import PAUSE, checked
 
+BURST, EVERY = 40, timedelta(seconds=30)
+"""Events of one pod."""
 OUT_OF_UTC = ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"]
 FAR_AHEAD = "9999-12-31T23:59:59Z"
 
@@ -127,14 +129,14 @@ def test_an_agent_that_flaps_has_so_many_events_and_no_more() -> None:
 
 @pytest.mark.parametrize("pods", [1, 100])
 def test_the_events_of_pods_that_start_roll_back_and_restart_are_all_told(pods: int) -> None:
-    allowance, now = Allowance(), datetime(2026, 3, 1, tzinfo=UTC)
+    allowance, now = Allowance(BURST, EVERY), datetime(2026, 3, 1, tzinfo=UTC)
     for number in range(BURST * pods):
-        assert allowance.has(f"pod-{number % pods}", now)
+        assert allowance.wait(f"pod-{number % pods}", now) == 0
         allowance.take(f"pod-{number % pods}", now)
-    assert not allowance.has("pod-0", now)
-    assert allowance.has("pod-0", now + EVERY)
+    assert allowance.wait("pod-0", now) == EVERY.total_seconds()
+    assert allowance.wait("pod-0", now + EVERY) == 0
     allowance.take("pod-0", now + EVERY)
-    assert not allowance.has("pod-0", now + EVERY)
+    assert allowance.wait("pod-0", now + EVERY) == EVERY.total_seconds()
 
 
 def test_a_start_that_is_nested_too_deep_to_read_is_refused() -> None:
