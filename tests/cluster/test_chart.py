@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import helm_python as helm
 import pytest
 
 import stored_version
@@ -53,6 +54,16 @@ def test_the_operator_starts_and_stays_alive(local_cluster: Cluster, release: di
     (pod,) = local_cluster.json(*in_namespace, "get", "pods")["items"]
     assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
     assert "forbidden" not in local_cluster.kubectl(*in_namespace, "logs", "deployment/stowplan-operator").lower()
+
+
+@pytest.mark.parametrize(("name", "namespace"), [("second", chart.NAMESPACE), (chart.RELEASE, "elsewhere")])
+def test_a_second_release_is_refused_and_says_which_is_the_first(
+    cluster: Cluster, release: dict[str, Any], name: str, namespace: str
+) -> None:
+    words = f"release {chart.RELEASE} in namespace {chart.NAMESPACE} serves this cluster already"
+    more = values(crds={"enabled": False}, fullnameOverride="second")
+    with pytest.raises(helm.HelmError, match=words):
+        chart.install(cluster.kubeconfig, more, release=name, namespace=namespace, wait=False)
 
 
 def test_the_operator_passes_the_restricted_profile(cluster: Cluster, release: dict[str, Any], namespace: str) -> None:

@@ -25,6 +25,17 @@
 {{- printf "%s:%s" .Release.Namespace (include "stowplan.operator" .) -}}
 {{- end -}}
 
+{{- /* The agents' role and the admission policy are known to operator and agents by name: a cluster has one release. */ -}}
+{{- define "stowplan.onlyRelease" -}}
+{{- with lookup "rbac.authorization.k8s.io/v1" "ClusterRole" "" "stowplan-agent" -}}
+{{- $name := dig "metadata" "annotations" "meta.helm.sh/release-name" "" . -}}
+{{- $namespace := dig "metadata" "annotations" "meta.helm.sh/release-namespace" "" . -}}
+{{- if and $name (or (ne $name $.Release.Name) (ne $namespace $.Release.Namespace)) -}}
+{{- fail (printf "release %s in namespace %s serves this cluster already, and one operator serves a cluster; upgrade that release, or uninstall it first (its watchNamespaces say which namespaces are served)" $name $namespace) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "stowplan.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "stowplan.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}

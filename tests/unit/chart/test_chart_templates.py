@@ -39,7 +39,12 @@ EVERYTHING: dict[str, Any] = {
         "enabled": True,
         "apiServerPorts": [6443],
         "metricsFrom": [{"podSelector": {}}],
-        "serving": {"namespaces": ["green"], "from": [{"namespaceSelector": {}}], "except": ["10.0.0.0/8"]},
+        "serving": {
+            "namespaces": ["green"],
+            "from": [{"namespaceSelector": {}}],
+            "hubPorts": [8443],
+            "except": ["10.0.0.0/8"],
+        },
     },
     "serviceAccount": {"name": "operator", "annotations": {"a": "b"}},
     "podAnnotations": {"a": "b"},

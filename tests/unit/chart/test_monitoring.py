@@ -103,6 +103,18 @@ def test_network_policies_name_the_operator_and_every_namespace_that_is_served()
     assert all(rule["ports"] for rule in (*operator["egress"], *serving["egress"]))
 
 
+@pytest.mark.parametrize(("hub", "ports"), [([8443, 443], {443, 6443, 8443}), ([], {443, 6443}), (None, {443, 6443})])
+def test_serving_pods_reach_a_hub_at_its_ports(hub: list[int] | None, ports: set[int]) -> None:
+    serving = {"namespaces": ["studio"]} | ({} if hub is None else {"hubPorts": hub})
+    (policy,) = (
+        item["spec"]
+        for item in of_kind(template({"networkPolicy": {"enabled": True, "serving": serving}}), "NetworkPolicy")
+        if item["metadata"]["namespace"] == "studio"
+    )
+    (beyond,) = (rule for rule in policy["egress"] if "to" in rule)
+    assert {port["port"] for port in beyond["ports"]} == ports
+
+
 def test_a_network_policy_may_name_who_asks() -> None:
     peers = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "gateway"}}}]
     policy = {"enabled": True, "metricsFrom": peers, "serving": {"namespaces": ["studio"], "from": peers}}
