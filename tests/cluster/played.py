@@ -62,20 +62,21 @@ def deployment(name: str = "tiny", **spec: Any) -> dict[str, Any]:
     }
 
 
-def operators_kubeconfig(cluster: Cluster, namespace: str, path: Path) -> Path:
-    """A kubeconfig of a ServiceAccount that has, in one namespace, what the chart's role gives and nothing more.
+def operators_kubeconfig(cluster: Cluster, namespace: str, path: Path, *, everywhere: bool = False) -> Path:
+    """A kubeconfig of a ServiceAccount that has, in its namespace or everywhere, what the chart's role gives.
 
     So every call that a test has the operator make is also a test of that role.
     """
     text = (ROOT / "charts/stowplan/templates/operator/clusterrole.yaml").read_text()
     rules = yaml.safe_load(text[text.index("\nrules:") :])["rules"]
     rbac = "rbac.authorization.k8s.io"
-    role = {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": {"name": "operator"}, "rules": rules}
+    scope, name = ("Cluster", f"{namespace}-operator") if everywhere else ("", "operator")
+    role = {"apiVersion": f"{rbac}/v1", "kind": f"{scope}Role", "metadata": {"name": name}, "rules": rules}
     binding = {
         "apiVersion": f"{rbac}/v1",
-        "kind": "RoleBinding",
-        "metadata": {"name": "operator"},
-        "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "operator"},
+        "kind": f"{scope}RoleBinding",
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": rbac, "kind": f"{scope}Role", "name": name},
         "subjects": [{"kind": "ServiceAccount", "name": "operator", "namespace": namespace}],
     }
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "operator"}}
@@ -89,15 +90,21 @@ def operators_kubeconfig(cluster: Cluster, namespace: str, path: Path) -> Path:
 
 
 class Operator:
-    """``python -m stowplan_operator`` for one namespace, with the chart's rights, its log, its metrics and a stop."""
+    """``python -m stowplan_operator`` with the chart's rights, its log, its metrics and a stop.
 
-    def __init__(self, cluster: Cluster, namespace: str, log: Path, *, resync_seconds: int = 300) -> None:
+    It serves one namespace, or ``everywhere`` all of them; its account is in that namespace.
+    """
+
+    def __init__(
+        self, cluster: Cluster, namespace: str, log: Path, *, resync_seconds: int = 300, everywhere: bool = False
+    ) -> None:
         self._log = log
         self._liveness, self._metrics = _free_port(), _free_port()
+        kubeconfig = operators_kubeconfig(cluster, namespace, log.with_suffix(".kubeconfig"), everywhere=everywhere)
         self._environment = os.environ | {
-            "KUBECONFIG": str(operators_kubeconfig(cluster, namespace, log.with_suffix(".kubeconfig"))),
+            "KUBECONFIG": str(kubeconfig),
             "STOWPLAN_AGENT_IMAGE": "unused",
-            "STOWPLAN_WATCH_NAMESPACES": namespace,
+            "STOWPLAN_WATCH_NAMESPACES": "" if everywhere else namespace,
             "STOWPLAN_RESYNC_SECONDS": str(resync_seconds),
             "STOWPLAN_LIVENESS_PORT": str(self._liveness),
             "STOWPLAN_METRICS_PORT": str(self._metrics),
@@ -111,11 +118,24 @@ class Operator:
             self._process = subprocess.Popen(command, env=self._environment, stdout=log, stderr=log, cwd=ROOT)
         until(self.healthy, "the operator answers its liveness probe", seconds=60)
 
+    @property
+    def pid(self) -> int:
+        """Of the process, which must have been started."""
+        assert self._process is not None
+        return self._process.pid
+
     def stop(self) -> None:
         if self._process is not None:
             self._process.terminate()
             self._process.wait(timeout=60)
             self._process = None
+
+    def kill(self) -> None:
+        """End it as the kernel would: nothing is finished, nothing is said."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(timeout=60)
+        self._process = None
 
     def healthy(self) -> bool:
         try:
