@@ -42,17 +42,20 @@ class Builder:
         if BASE not in self._buildah("images", "--format={{.Name}}:{{.Tag}}").split():
             self._make_base()
 
-    def build(self, name: str, dockerfile: str, extra: str) -> Path:
-        """Build ``dockerfile`` of the tree as ``name``, with the dependencies of an extra; the image as a tar."""
+    def build(self, name: str, dockerfile: str, extra: str, **arguments: str) -> Path:
+        """Build ``dockerfile`` of the tree as ``name``, with the dependencies of an extra; the image as a tar.
+
+        An empty ``extra`` means what every installation needs; further ``arguments`` are the Dockerfile's own.
+        """
         wheels = self._wheels(extra)
         say(f"building {name}; its output is in {self._log}")
-        arguments = {"BASE": BASE, "PIP_ARGUMENTS": f"--no-index --find-links {WHEELS}"}
+        arguments |= {"BASE": BASE, "PIP_ARGUMENTS": f"--no-index --find-links {WHEELS}"}
         given = [part for key, value in arguments.items() for part in ("--build-arg", f"{key}={value}")]
         self._buildah(
             *("bud", "--pull-never", "--volume", f"{wheels}:{WHEELS}:ro", *given),
             *("--ignorefile", str(TREE / ".dockerignore"), "--tag", name, "--file", str(TREE / dockerfile), str(TREE)),
         )
-        archive = self._folder / f"{extra}.tar"
+        archive = self._folder / f"{Path(dockerfile).parent.name}.tar"
         archive.unlink(missing_ok=True)
         self._buildah("push", "--quiet", name, f"oci-archive:{archive}:{name}")
         return archive
@@ -74,8 +77,9 @@ class Builder:
     def _wheels(self, extra: str) -> Path:
         """A folder with every wheel that a build of this extra installs, and setuptools to build the project itself."""
         project = tomllib.loads((TREE / "pyproject.toml").read_text())["project"]
-        wanted = [*project["dependencies"], *project["optional-dependencies"][extra], "setuptools", "wheel"]
-        folder = self._folder / f"wheels-{extra}"  # Kept: pip fetches only what is not there.
+        further = project["optional-dependencies"][extra] if extra else ()
+        wanted = [*project["dependencies"], *further, "setuptools", "wheel"]
+        folder = self._folder / f"wheels-{extra or 'bare'}"  # Kept: pip fetches only what is not there.
         options = ["--dest", str(folder), "--only-binary=:all:", "--python-version", SUITE_PYTHON]
         constraints = ["--constraint", str(TREE / "constraints.txt")]
         self._run(sys.executable, "-m", "pip", "download", "--quiet", *options, *constraints, *wanted)
