@@ -85,6 +85,20 @@ def store(cards: Cards, _: Figures) -> Figures:
     figures: Figures = {}
     with node_store(cards, figures) as buffers:
         figures["lockedBytes"] = sum(buffer.locks.nbytes for buffer in buffers)
+        own = buffers[0].own.part
+        slot = cards.accelerator.allocate(buffers[0].own.nbytes)
+
+        def fetch_shares() -> Event:
+            end: Event = None
+            for index in range(cards.count):
+                host = buffers[index % cards.layers]
+                end = cards.accelerator.copy(slot, host.tensor[own], pinned=host.pinned, after=None)
+            return end
+
+        cards.meet("shares")
+        figures["sharesBytesPerSecond"] = cards.count * slot.nbytes / cards.seconds(fetch_shares)
+        cards.meet("shares fetched")
+        cards.accelerator.free(slot)
         expected = torch.empty(cards.nbytes, dtype=torch.uint8)
         Pattern(cards.layers - 1, cards.nbytes).read(0, expected)
         figures["same"] = torch.equal(buffers[-1].tensor, expected)

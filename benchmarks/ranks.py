@@ -5,7 +5,8 @@
 One process a GPU, as in a pod, under the agent's own supervisor. Every figure is of one run:
 
 - ``link``: bytes a second from pinned host memory to each card, each rank alone, and all of them at once.
-- ``store``: filling and locking one copy that all ranks share, against a rank that has its own.
+- ``store``: filling and locking one copy that all ranks share (``link`` has those of a rank's own), and fetching shares
+  of it, all ranks at once. ``sharedHugePages`` says whether the kernel gives shared memory huge pages.
 - ``peer``: bytes a second from card to card, one way, both ways, and beside the host links.
 - ``lockstep``: fetch a share and swap, with a barrier of the hosts after every layer: needs nothing of the streams.
 - ``stream``: the same as the engine does it, by turns that the streams keep; ``ratio`` is to the rate of one link, all
@@ -51,6 +52,7 @@ def measure(seat: Seat, chosen: argparse.Namespace) -> None:
         "layers": chosen.layers,
         "layerBytes": cards.nbytes,
         "passes": chosen.passes,
+        "sharedHugePages": huge_pages(),
     }
     for name, part in MEASURES.items():
         if chosen.parts and name not in chosen.parts.split(","):
@@ -66,6 +68,17 @@ def measure(seat: Seat, chosen: argparse.Namespace) -> None:
             say(f"{name}: {json.dumps(document[name])}")
             write(Path(chosen.into), document)
     cards.close()
+
+
+def huge_pages() -> str:
+    """The kernel's setting, in brackets, and how many pages of 2 MiB are reserved and free."""
+    memory = Path("/sys/kernel/mm")
+    try:
+        enabled = (memory / "transparent_hugepage/shmem_enabled").read_text().strip()
+        free = (memory / "hugepages/hugepages-2048kB/free_hugepages").read_text().strip()
+    except OSError:
+        return "unknown"
+    return f"{enabled}, {free} reserved"
 
 
 def main() -> int:

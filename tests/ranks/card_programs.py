@@ -128,13 +128,14 @@ def reference(streamed: Streamed, passes: int) -> torch.Tensor:
     return value
 
 
-def gloo(seat: Seat, folder: str) -> None:
-    dist.init_process_group("gloo", rank=seat.rank, world_size=seat.ranks, init_method=f"file://{folder}/gloo")
+def gloo(seat: Seat) -> None:
+    store = dist.FileStore(seat.rendezvous, seat.ranks)
+    dist.init_process_group("gloo", store=store, rank=seat.rank, world_size=seat.ranks)
 
 
 def whole_life(seat: Seat, folder: str, card: str = "emulated") -> Any:
     """Load, stream, hold shards, with a collective of the model between: all that is expected of it, as one value."""
-    gloo(seat, folder)
+    gloo(seat)
     streamed = Streamed(seat, Path(folder) / "layers.safetensors", card=card)
     streamed.load()
 

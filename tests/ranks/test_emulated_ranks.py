@@ -30,7 +30,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module", params=[2, 4])
 def lived(request: pytest.FixtureRequest, folder: Path) -> tuple[int, list[dict[str, Any]]]:
     """How many ranks, and what each of them found."""
-    (folder / "gloo").unlink(missing_ok=True)
     outcome = run_ranks("whole_life", request.param, str(folder))
     assert outcome.code == 0, "\n".join(outcome.errors)
     return request.param, [outcome.result(rank) for rank in range(request.param)]

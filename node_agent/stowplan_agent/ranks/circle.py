@@ -14,10 +14,11 @@ import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from stowplan_agent.ranks.errors import RankLost, RanksError
+from stowplan_agent.ranks.errors import RankLost, RanksError, first_line
 
+T = TypeVar("T")
 _LENGTH: Final = struct.Struct("!I")
 LONGEST: Final = 64 << 10
 """Bytes of a contribution: all of them fit into a socket's buffer, so that everybody may speak before he listens."""
@@ -85,6 +86,24 @@ class Circle:
             raise
         return [heard[rank] for rank in range(self.ranks)]
 
+    def all_do(self, name: str, work: Callable[[], T], *, patience: float | None = None) -> T:
+        """Do something on every rank, and meet when it is done: a failure of one is a failure of all.
+
+        Returns what this rank's work returns. Raises what it raises, or `RanksError` with another rank's reason.
+        """
+        error: Exception | None = None
+        try:
+            done = work()
+        except Exception as failed:
+            error = failed
+        met = self.meet(name, None if error is None else first_line(error), patience=patience)
+        if error is not None:
+            raise error
+        for rank, contribution in enumerate(met):
+            if contribution.value is not None:
+                raise RanksError(f"rank {rank} could not {name}: {contribution.value}")
+        return done
+
     def close(self) -> None:
         """Leave: whoever still meets learns that this rank is gone."""
         for peer in self._sockets.values():
@@ -111,7 +130,7 @@ class Circle:
         descriptors: list[int] = []
         try:
             peer.settimeout(max(0.001, until - self._clock()))
-            head, descriptors, _, _ = socket.recv_fds(peer, _LENGTH.size, MOST_DESCRIPTORS)
+            head, descriptors, _, _ = socket.recv_fds(peer, _LENGTH.size, MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
             head += _read_exactly(peer, _LENGTH.size - len(head)) if head else b""
             if not head:
                 raise ConnectionError("its socket was closed")

@@ -18,3 +18,8 @@ class RankLost(RanksError):  # noqa: N818 - the rank is lost, and the name says 
         """``message`` says what was waited for, and how long."""
         self.rank = rank
         super().__init__(message)
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, for a message of one sentence; its kind where it says nothing."""
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -19,7 +19,7 @@ RANK: Final = "STOWPLAN_RANK"
 RANKS: Final = "STOWPLAN_RANKS"
 """Environment variable: how many ranks the replica has."""
 DESCRIPTORS: Final = "STOWPLAN_RANK_DESCRIPTORS"
-"""Environment variable: numbers of inherited descriptors with commas between: board, control, one a peer by rank."""
+"""Environment variable: numbers of inherited descriptors, commas between: board, rendezvous, control, one a peer."""
 SUPERVISOR: Final = "STOWPLAN_RANK_SUPERVISOR"
 """Environment variable: the supervisor's process id."""
 PDEATHSIG: Final = 1  # PR_SET_PDEATHSIG of linux/prctl.h
@@ -34,6 +34,10 @@ class Seat:
     circle: Circle
     control: socket.socket
     """To the supervisor: messages of the agreement, and nothing else."""
+    rendezvous: str
+    """Path of an empty file that all ranks share, for what the model's own collectives need to find one another:
+    ``torch.distributed.FileStore(seat.rendezvous, seat.ranks)``. On no disk, and no port that another might take.
+    """
 
     @property
     def ranks(self) -> int:
@@ -45,8 +49,9 @@ class Seat:
         self.board.say(self.rank, what)
 
 
-def environment(rank: int, ranks: int, board: int, control: int, peers: Sequence[int]) -> dict[str, str]:
-    """The variables from which `take_seat` finds its way, for descriptors that the process inherits.
+def environment(rank: int, ranks: int, descriptors: Sequence[int]) -> dict[str, str]:
+    """The variables from which `take_seat` finds its way, for descriptors that the process inherits: board, rendezvous,
+    control, and one for each other rank, by rank.
 
     To be called in the supervisor, whose process id is one of them.
     """
@@ -54,7 +59,7 @@ def environment(rank: int, ranks: int, board: int, control: int, peers: Sequence
         RANK: str(rank),
         RANKS: str(ranks),
         SUPERVISOR: str(os.getpid()),
-        DESCRIPTORS: ",".join(map(str, (board, control, *peers))),
+        DESCRIPTORS: ",".join(map(str, descriptors)),
     }
 
 
@@ -68,14 +73,16 @@ def take_seat(variables: Mapping[str, str] = os.environ, *, patience: float = 60
         return None
     try:
         rank, ranks = int(variables[RANK]), int(variables[RANKS])
-        board, control, *peers = map(int, variables[DESCRIPTORS].split(","))
+        board, meeting, control, *peers = map(int, variables[DESCRIPTORS].split(","))
         others = [other for other in range(ranks) if other != rank]
         sockets = {other: socket.socket(fileno=peer) for other, peer in zip(others, peers, strict=True)}
         supervisor = int(variables[SUPERVISOR])
-        seat = Seat(rank, Board(board, ranks), Circle(rank, sockets, patience=patience), socket.socket(fileno=control))
+        circle = Circle(rank, sockets, patience=patience)
+        path = f"/proc/self/fd/{meeting}"
+        seat = Seat(rank, Board(board, ranks), circle, socket.socket(fileno=control), path)
     except (KeyError, ValueError, OSError) as error:
         raise RanksError(f"{RANK} and its like are set by the supervisor and do not fit together: {error!r}") from error
-    for descriptor in (board, control, *peers):
+    for descriptor in (board, meeting, control, *peers):
         os.set_inheritable(descriptor, False)
     _end_with(supervisor)
     return seat

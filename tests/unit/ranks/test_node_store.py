@@ -11,15 +11,20 @@ from pathlib import Path
 import pytest
 import torch
 from circle_of_threads import circles, together
+from safetensors.torch import load_file, save_file
 
 from stowplan_agent.accelerators.emulated import EmulatedAccelerator, EmulatedCard
 from stowplan_agent.ranks.errors import RanksError
+from stowplan_agent.ranks.parts import Part
 from stowplan_agent.ranks.shares import share
 from stowplan_agent.ranks.store import NodeStore, SharedBuffer
-from stowplan_agent.ranks.store.contents import Part, digest
+from stowplan_agent.ranks.store.contents import digest
 from stowplan_agent.ranks.store.mapping import make_file, map_file, seal
 from stowplan_agent.weights.host import HUGE_PAGE, HostBuffer
+from stowplan_agent.weights.layout import Place, blocks
 from stowplan_agent.weights.ledger import Ledger, Tier
+from stowplan_agent.weights.loading.files import MappedFiles
+from stowplan_agent.weights.loading.source import Origin, UnitSource
 
 SIZES = [1000, 70_000, 5 << 20]
 
@@ -114,6 +119,25 @@ def test_runs_of_a_buffer_say_what_this_rank_has_locked(rank: int, swaps: bool, 
     assert torch.equal(torch.cat([run for run, _ in buffer.runs]), members[rank].sources[2].all)
 
 
+def test_what_lies_on_the_devices_is_read_back_once_between_all_ranks() -> None:
+    members = crew(2)
+
+    def read_back(rank: int) -> None:
+        member = members[rank]
+        member.buffers = member.store.take("denoiser", SIZES, ["a", "b", "c"])
+        devices = []
+        for source in member.sources:
+            devices.append(member.accelerator.allocate(source.nbytes))
+            own = share(source.nbytes, 2, rank)
+            devices[-1][own.part] = source.all[own.part]  # of the rest nothing is read: the other rank has it
+        member.store.read_back(list(zip(devices, member.buffers, strict=True)))
+
+    assert together(2, read_back) == [None, None]
+    for member in members:
+        for source, buffer in zip(member.sources, member.buffers, strict=True):
+            assert torch.equal(buffer.tensor, source.all)
+
+
 def test_a_driver_that_refuses_leaves_it_pageable() -> None:
     members = crew(2)
     together(2, lambda rank: members[rank].load())
@@ -158,6 +182,32 @@ def test_more_buffers_than_a_message_carries_come_in_several() -> None:
     members = crew(2)
     found = together(2, lambda rank: members[rank].store.take("vae", [4096] * 300, ["same"] * 300))
     assert all(isinstance(buffers, list) and len(buffers) == 300 for buffers in found)
+
+
+def test_weights_go_from_a_checkpoints_file_to_their_share_of_the_copy(tmp_path: Path) -> None:
+    """By the loader's own source of a layer: two tensors, aligned, of a safetensors file that is mapped."""
+    tensors = {"weight": torch.randn(300, 70)}
+    save_file(tensors, tmp_path / "layer.safetensors")
+    members = crew(3)
+
+    def load(rank: int) -> torch.Tensor:
+        module = torch.nn.Linear(70, 300)
+        module.weight.data = load_file(tmp_path / "layer.safetensors")["weight"]
+        found = [Place(module, name, tensor, False) for name, tensor in module.named_parameters()]
+        module.bias.data = torch.arange(300.0)
+        source = UnitSource(blocks(found), Origin(files=MappedFiles()))
+        (buffer,) = members[rank].store.take("denoiser", [source.nbytes], [digest(source)])
+        members[rank].store.fill([(source, buffer)])
+        members[rank].store.settle([buffer])
+        return buffer.tensor.clone()
+
+    found = together(3, load)
+    assert all(isinstance(one, torch.Tensor) and torch.equal(one, found[0]) for one in found)
+    assert isinstance(found[0], torch.Tensor)
+    size = tensors["weight"].nbytes
+    assert torch.equal(found[0][:size].view(torch.float32), tensors["weight"].flatten())
+    start = -(-size // 256) * 256
+    assert torch.equal(found[0][start : start + 1200].view(torch.float32), torch.arange(300.0))
 
 
 def mapped() -> int:

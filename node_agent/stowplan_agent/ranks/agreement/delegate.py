@@ -14,7 +14,7 @@ from typing import Any
 from stowplan_agent.ranks.agreement.deadlines import Deadlines
 from stowplan_agent.ranks.agreement.member import Done, End, Member, MemberPhase, Say, Work
 from stowplan_agent.ranks.agreement.messages import Frames, MessageError, Order, Step, encode
-from stowplan_agent.ranks.errors import RanksError
+from stowplan_agent.ranks.errors import RanksError, first_line
 
 CHUNK = 256 << 10
 Works = Mapping[Step, Callable[[Any], Any]]
@@ -92,7 +92,7 @@ class Delegate:
                 try:
                     finished = (True, _plain(works[one.step](one.body)))
                 except Exception as error:
-                    finished = (False, _sentence(error))
+                    finished = (False, first_line(error))
                 self._do(self._member.done(*finished), works)
 
     def _receive(self, until: float | None) -> Order | None:
@@ -120,7 +120,3 @@ class Delegate:
 def _plain(value: Any) -> Any:
     """The value as it is on the other side: tuples are lists there, and keys are text."""
     return json.loads(json.dumps(value))
-
-
-def _sentence(error: BaseException) -> str:
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -3,5 +3,6 @@
 from stowplan_agent.ranks.peers.exchange import Exchange
 from stowplan_agent.ranks.peers.interface import PeerLink, PeerRegion
 from stowplan_agent.ranks.peers.measurement import measure_peer_rate
+from stowplan_agent.ranks.peers.shared_slots import Shards, give_back_slots, take_slots
 
-__all__ = ["Exchange", "PeerLink", "PeerRegion", "measure_peer_rate"]
+__all__ = ["Exchange", "PeerLink", "PeerRegion", "Shards", "give_back_slots", "measure_peer_rate", "take_slots"]

@@ -27,22 +27,3 @@ def digest(source: ByteSource) -> str:
         source.read(start, target)
         found.update(target.numpy().data)
     return f"{source.nbytes}:{found.hexdigest()}"
-
-
-class Part:
-    """A run of a source's bytes, as a source of its own."""
-
-    def __init__(self, source: ByteSource, start: int, nbytes: int) -> None:
-        """``start`` is a multiple of the alignment of the layout, as every share's is."""
-        self._source = source
-        self._start = start
-        self._nbytes = nbytes
-
-    @property
-    def nbytes(self) -> int:
-        """How many bytes the run has."""
-        return self._nbytes
-
-    def read(self, start: int, target: torch.Tensor) -> None:
-        """Of the whole source, from where the run begins."""
-        self._source.read(self._start + start, target)

@@ -1,7 +1,7 @@
 """The host store of a node: rank 0 makes the memory, every rank maps it, all fill it together, and then nobody writes.
 
 A rank fills its own share of every buffer: work is even whatever the sizes are, and on a machine with several memories
-a share lies next to the card that fetches it. Every method but the last is a meeting of all ranks, in which one that
+a share lies next to the card that fetches it. Every method but `abandon` is a meeting of all ranks, in which one that
 fails says so: all fail then, with that rank's message, and none waits. Buffers whose bytes are not the same on all
 ranks are each rank's own, as they are without this store.
 """
@@ -13,12 +13,14 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+import torch
+
 from stowplan_agent.accelerators import Accelerator
 from stowplan_agent.accelerators.interface import ByteSource
 from stowplan_agent.ranks.circle import MOST_DESCRIPTORS, Circle
 from stowplan_agent.ranks.errors import RanksError
+from stowplan_agent.ranks.parts import Part
 from stowplan_agent.ranks.shares import Share, share
-from stowplan_agent.ranks.store.contents import Part
 from stowplan_agent.ranks.store.mapping import make_file, map_file, seal
 from stowplan_agent.ranks.store.shared_buffer import SharedBuffer
 from stowplan_agent.weights.host import HostBuffer, take_arena
@@ -56,7 +58,7 @@ class NodeStore:
                 some = slice(first, first + MOST_DESCRIPTORS)
                 found += self._take(owner, sizes[some], contents[some])
         except BaseException:
-            self._drop(found)
+            self.abandon(found)
             raise
         return found
 
@@ -65,13 +67,21 @@ class NodeStore:
 
         Returns once every rank has: then all bytes are there. Raises `RanksError` if one could not.
         """
-        parts = [_part(source, buffer) for source, buffer in jobs]
-        self._all_do(
-            "fill",
-            lambda: fill_all(
-                [(Part(s, p.start, p.nbytes), b.tensor[p.part]) for (s, b), p in zip(jobs, parts, strict=True)], filled
-            ),
-        )
+        parts = []
+        for source, buffer in jobs:
+            own = _part(source.nbytes, buffer)
+            parts.append((Part(source, own.start, own.nbytes), buffer.tensor[own.part]))
+        self._all_do("fill the host store", lambda: fill_all(parts, filled))
+
+    def read_back(self, jobs: Sequence[tuple[torch.Tensor, Buffer]]) -> None:
+        """Fill buffers of `take` from what lies whole on every rank's device, each rank its share. All ranks meet."""
+
+        def read() -> None:
+            for device, buffer in jobs:
+                own = _part(device.nbytes, buffer)
+                self._accelerator.read_back(buffer.tensor[own.part], device[own.part])
+
+        self._all_do("read layers back", read)
 
     def settle(self, buffers: Sequence[Buffer]) -> None:
         """Let nobody write to them any more: all that was to be written is, on every rank. All ranks meet."""
@@ -84,7 +94,13 @@ class NodeStore:
                         seal(self._files[buffer])
                     self._close(buffer)
 
-        self._all_do("settle", close)
+        self._all_do("settle the host store", close)
+
+    def abandon(self, buffers: Sequence[Buffer]) -> None:
+        """Give up buffers that were not settled; for this rank alone, as `drop` is."""
+        for buffer in buffers:
+            self._close(buffer)
+            buffer.drop()
 
     def _take(self, owner: str, sizes: Sequence[int], contents: Sequence[str]) -> list[Buffer]:
         with ExitStack() as closing:
@@ -103,9 +119,9 @@ class NodeStore:
                     found.extend(self._map(owner, file, nbytes) if same else self._own(owner, nbytes))
 
             try:
-                self._all_do("map", map_all)
+                self._all_do("map the host store", map_all)
             except BaseException:
-                self._drop(found)
+                self.abandon(found)
                 raise
             return found
 
@@ -133,36 +149,17 @@ class NodeStore:
     def _own(self, owner: str, nbytes: int) -> list[HostBuffer]:
         return take_arena(owner, [nbytes], self._accelerator, self._ledger)
 
-    def _drop(self, buffers: Sequence[Buffer]) -> None:
-        for buffer in buffers:
-            self._close(buffer)
-            buffer.drop()
-
     def _all_do(self, name: str, work: Callable[[], object]) -> None:
-        """Do it, and meet whatever came of it: one rank's failure is everybody's."""
-        error: BaseException | None = None
-        try:
-            work()
-        except Exception as failed:
-            error = failed
-        said = self._circle.meet(name, None if error is None else _sentence(error), patience=self._patience)
-        if error is not None:
-            raise error
-        for rank, contribution in enumerate(said):
-            if contribution.value is not None:
-                raise RanksError(f"rank {rank} could not {name} the host store: {contribution.value}")
+        self._circle.all_do(name, work, patience=self._patience)
 
     def _close(self, buffer: Buffer) -> None:
         if isinstance(buffer, SharedBuffer) and (descriptor := self._files.pop(buffer, None)) is not None:
             os.close(descriptor)
 
 
-def _part(source: ByteSource, buffer: Buffer) -> Share:
-    return buffer.own if isinstance(buffer, SharedBuffer) else Share(0, source.nbytes)
-
-
-def _sentence(error: BaseException) -> str:
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+def _part(nbytes: int, buffer: Buffer) -> Share:
+    """What this rank fills: all of what is its own."""
+    return buffer.own if isinstance(buffer, SharedBuffer) else Share(0, nbytes)
 
 
 def _agree(owner: str, values: Sequence[Any]) -> None:

@@ -57,17 +57,19 @@ def start_ranks(commands: Sequence[Sequence[str]], variables: Mapping[str, str],
     for one, other in combinations(range(ranks), 2):
         peers[one][other], peers[other][one] = socket.socketpair()
     started: list[RankProcess] = []
+    meeting = os.memfd_create("stowplan-rendezvous")
     try:
         for rank, command in enumerate(commands):
             ours, theirs = socket.socketpair()
             ends = [peers[rank][other].fileno() for other in sorted(peers[rank])]
+            inherited = (board.descriptor, meeting, theirs.fileno(), *ends)
             process = subprocess.Popen(
                 command,
-                env={**variables, **environment(rank, ranks, board.descriptor, theirs.fileno(), ends)},
+                env={**variables, **environment(rank, ranks, inherited)},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                pass_fds=(board.descriptor, theirs.fileno(), *ends),
+                pass_fds=inherited,
                 start_new_session=True,
             )
             theirs.close()
@@ -80,6 +82,7 @@ def start_ranks(commands: Sequence[Sequence[str]], variables: Mapping[str, str],
         raise
     finally:
         # Only the ranks have the ends now: one that dies is noticed by those that read from it.
+        os.close(meeting)
         for ends_of in peers:
             for end in ends_of.values():
                 end.close()
