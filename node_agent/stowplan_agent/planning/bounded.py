@@ -50,6 +50,18 @@ class Bounded(Incumbent):
         more = -ROUNDING if self.only_faster else TOLERANCE + ROUNDING
         return (self.goal() + self.between) * (1 + more) - self.between
 
+    def listed(self) -> list[Rows]:
+        """The rows of each component; of many only those that may be part of a selection within limits and budget."""
+        if self.frame.pins_scarce:
+            return [space.coarse(scarce=True) for space in self.spaces]
+        least = [space.least for space in self.spaces]
+        most, held = self.budget() - sum(one[0] for one in least), sum(one[1] for one in least)
+        rooms = np.max([frame.room for frame in self.frames], axis=0).tolist()
+        return [
+            space.quick(most + seconds, room - held + always)
+            for space, (seconds, always), room in zip(self.spaces, least, rooms, strict=True)
+        ]
+
     def within(self, pools: Sequence[Rows], frames: int | None = None) -> list[Rows]:
         """Only rows that can be part of a selection within the budget in one of so many frames."""
         if not all(map(len, pools)):

@@ -139,10 +139,8 @@ class Branches(Ways):
         """
         scarce, dual = plain.frame.pins_scarce, plain.dual
         names = [space.component.name for space in plain.spaces]
-        pools = [space.coarse(scarce=scarce) for space in plain.spaces]
-        cheapest = {
-            name: float(dual.reduced(rows, c).min()) for c, (name, rows) in enumerate(zip(names, pools, strict=True))
-        }
+        reduced = dual.all_reduced(plain.listed())
+        cheapest = {name: float(each.min(initial=np.inf)) for name, each in zip(names, reduced, strict=True)}
         for early in self.sets([name for name in self.names if moved or name not in self.easy]):
             frame = self.setting.frame_with(record, early)
             limits = np.array([*frame.room, frame.idle_room, frame.host, *frame.pinnable])

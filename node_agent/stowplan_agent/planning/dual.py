@@ -89,9 +89,12 @@ class Dual:
 
     def all_reduced(self, pools: Sequence[Rows]) -> list[Floats]:
         """Reduced cost of each row of every component."""
-        prices = self.prices()
-        mix = self._mix(float(prices.pins.sum()))
-        return [rows.times @ mix + rows.bytes @ prices.of(component) for component, rows in enumerate(pools)]
+        prices, found = self.prices(), []
+        mix, columns = self._mix(float(prices.pins.sum())), prices.of(0)
+        for rows, room in zip(pools, prices.room.tolist(), strict=True):
+            columns[OWN] = room
+            found.append(rows.times @ mix + rows.bytes @ columns)
+        return found
 
     def search(self, pools: Sequence[Rows], best: float) -> None:
         """Look for better prices, given the seconds of a known selection."""
@@ -100,15 +103,18 @@ class Dual:
         active = self.active.astype(np.float64)
         limits = np.where(self.active, self.limits, 0.0) / self.unit
         vector, found, stale = self.vector, -np.inf, 0
-        hope = np.inf
+        hope, scarce = np.inf, self.frame.pins_scarce
+        price, mix = 0.0, self._mix(0.0)
         for _ in range(STEPS):
-            price = float(vector[nodes].sum()) / self.unit if self.frame.pins_scarce else 0.0
-            cost = table @ np.concatenate([vector, self._mix(price)])
+            if scarce:
+                price = float(vector[nodes].sum()) / self.unit
+                mix = self._mix(price)
+            cost = table @ np.concatenate([vector, mix])
             picks = [start + int(cost[start:end].argmin()) for start, end in starts]
             total = table[picks].sum(axis=0)
             bound = float(cost[picks].sum() - limits @ vector)
             slope = total[:count] - limits
-            if self.frame.pins_scarce:
+            if scarce:
                 slope[nodes] += float(total[count:] @ self._fall(price)) / self.unit
             slope *= active
             slope[(vector <= 0) & (slope < 0)] = 0.0

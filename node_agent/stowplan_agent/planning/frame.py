@@ -8,7 +8,7 @@ bytes if their links are alike, and hold the same host copies. So eight ranks ar
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -42,15 +42,15 @@ class Frame:
     peaks: tuple[Peak, ...]
     early: tuple[Early, ...]
 
-    @property
-    def pins_scarce(self) -> bool:
-        """Whether some node cannot lock a host copy of everything on every rank."""
-        return bool((self.ranks_of.sum(axis=1) * self.weights > self.pinnable).any())
+    pins_scarce: bool = field(init=False)
+    """Whether some node cannot lock a host copy of everything on every rank."""
+    host_scarce: bool = field(init=False)
+    """Whether some node cannot hold a host copy of everything on every rank."""
 
-    @property
-    def host_scarce(self) -> bool:
-        """Whether some node cannot hold a host copy of everything on every rank."""
-        return self.weights > self.host
+    def __post_init__(self) -> None:
+        pins_scarce = bool((self.ranks_of.sum(axis=1) * self.weights > self.pinnable).any())
+        object.__setattr__(self, "pins_scarce", pins_scarce)
+        object.__setattr__(self, "host_scarce", self.weights > self.host)
 
     @property
     def nodes_alike(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -26,12 +27,13 @@ class HeadSpace(Space):
         self.prices, self.current, self.behind = plain.prices, plain.current, behind
         self.plain, self.free = plain, free
 
-    def whole(self) -> Rows:
+    @cached_property
+    def _whole(self) -> Rows:
         """The rows without layers; pins of an Offload are given where ranks do not load alike."""
         rows = self.plain.whole()
         elastic = rows.shape == ELASTIC
-        if len(self.behind.lanes) > 1 and bool(elastic.any()):
-            rows = joined([rows.take(~elastic), *self._given_pins()])
+        given = self._given_pins() if len(self.behind.lanes) > 1 and bool(elastic.any()) else []
+        rows = joined([rows.take(~elastic) if given else rows, *given])
         for index in range(len(rows)):
             rows.times[index] += self._behind(self._layout(rows, index))
         return rows
@@ -78,9 +80,25 @@ class HeadSpace(Space):
         total: Floats = own + self.behind.seconds(ends, lanes, self.prices)
         return total
 
+    @property
+    def long(self) -> bool:
+        """Whether it pays not to make all rows."""
+        return self.plain.long
+
+    @property
+    def least(self) -> tuple[float, float]:
+        """Seconds that no row is below, what is behind them aside; and bytes that each holds for good."""
+        return self.plain.least
+
+    def _quick(self, most: float, room: float) -> Rows:
+        return self._with_loads(self.plain.quick(most, room))
+
     def _all(self, *, scarce: bool) -> Rows:
-        plain, whole = self.plain.coarse(scarce=scarce), self.whole()
-        first = int((plain.shape < 0).sum())
+        return self._with_loads(self.plain.coarse(scarce=scarce))
+
+    def _with_loads(self, plain: Rows) -> Rows:
+        """The rows of the component alone, with what is behind them."""
+        whole, first = self.whole(), int((plain.shape < 0).sum())
         if self.visits.stays:
             # All loads hidden is a bound; most rows need no better one.
             times, priced = plain.times + self.behind.least(self.prices), np.zeros(len(plain), dtype=np.bool_)
@@ -89,8 +107,7 @@ class HeadSpace(Space):
             # Only seconds differ: nothing else of many rows is copied.
             plain.times[:first], plain.priced[:first] = whole.times, whole.priced
             return plain
-        rows = plain.take(plain.shape >= 0)
-        return joined([self.whole(), rows])
+        return joined([whole, plain.take(plain.shape >= 0)])
 
     def _given_pins(self) -> list[Rows]:
         """Offload with all of it pinned, and with nothing pinned."""

@@ -32,6 +32,8 @@ class Incumbent:
         """Seconds of the best selection so far, without what runs between components."""
         self.chosen: list[Rows] = []
         """Its rows, one a component."""
+        self._columns: dict[int, tuple[Rows, Floats]] = {}
+        """Chosen rows that were looked at, and what they put into each column."""
 
     def first(self) -> bool:
         """Whether anything is within limits; its seconds are a start."""
@@ -71,6 +73,8 @@ class Incumbent:
     def possible(self, pools: Sequence[Rows], budget: float, frame: Frame | None = None) -> list[Rows]:
         """Only rows that are within limits (or those of another frame) and a budget of seconds beside the least that
         any other component takes."""
+        if not all(map(len, pools)):
+            return list(pools)
         frame, kept = frame or self.frame, []
         columns = [
             (rows.bytes[:, ALWAYS], rows.bytes[:, OWN] - frame.room[c], rows.bytes[:, HOST], rows.times[:, -1])
@@ -113,8 +117,15 @@ class Incumbent:
         rest = np.where(self.ledger.largest, -np.inf, 0.0)
         for other, row in enumerate(self.chosen):
             if other != component:
-                rest = self.ledger.joined(rest, self.ledger.columns(row, other)[0])
+                rest = self.ledger.joined(rest, self._held(row, other))
         return self._fastest_beside(rest, rows, component)
+
+    def _held(self, row: Rows, component: int) -> Floats:
+        """Columns of a chosen row, worked out once."""
+        known = self._columns.get(component)
+        if known is None or known[0] is not row:
+            known = self._columns[component] = row, self.ledger.columns(row, component)[0]
+        return known[1]
 
     def _fastest_beside(self, rest: Floats, rows: Rows, component: int) -> bool:
         space = self.spaces[component]

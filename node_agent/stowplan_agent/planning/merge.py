@@ -19,6 +19,8 @@ from stowplan_agent.planning.table import Bools, Floats, Ints
 
 AT_ONCE: Final = 1 << 18
 """Pairs of a label and a row that are looked at together."""
+FEW_PAIRS: Final = 1 << 10
+"""Pairs up to which all are put together and then looked at."""
 SORTED: Final = 1 << 14
 """Pairs from which it takes less time to sort both and look at a part of them."""
 FEW_AT_ONCE: Final = 1 << 12
@@ -91,13 +93,15 @@ class Merge:
         return labels.take(np.arange(len(labels)), np.argsort(order))
 
     def completed(self, few: int) -> list[Ints]:
-        """By component: the rows that are part of some selection; of no more than ``few``, all."""
+        """By component: the rows that are part of some selection, if there is any; of no more than ``few``, all."""
         kept = [np.arange(len(table)) for table in self.tables]
         for component in sorted(range(len(kept)), key=lambda c: -len(kept[c])):
             if len(kept[component]) > few:
                 self._set_front(component, kept[component])
                 others = self.shortest_first(c for c in range(len(kept)) if c != component)
                 *_, labels = start(self.ledger), *self.grown([*others, component])
+                if not len(labels):
+                    return [rows[:0] for rows in kept]
                 rows = kept[component] = distinct(labels.rows[:, -1])
                 self._set_front(component, rows[undominated(self.tables[component][rows][:, self.judged])])
         return kept
@@ -132,6 +136,8 @@ class Merge:
         """Labels with one component more, within limits beside ``rest``; cheap questions first."""
         ledger, last = self.ledger, self.ledger.times.stop - 1
         room = self.most - rest[last]
+        if len(labels) * len(front.rows) <= FEW_PAIRS:
+            return self._all_added(labels, front, allowed, room, rest)
         ends = np.full(len(labels), len(front.rows))
         if len(labels) * len(front.rows) > SORTED:
             sums = [(labels.spent, front.spent, allowed), (labels.columns[:, last], front.table[:, last], room)]
@@ -160,6 +166,17 @@ class Merge:
             if enough is not None and sum(map(len, parts)) >= enough:
                 break
         return Labels(*(np.concatenate([getattr(part, one) for part in parts]) for one in ("columns", "rows", "spent")))
+
+    def _all_added(self, labels: Labels, front: Front, allowed: float, room: float, rest: Floats) -> Labels:
+        """The same of so few pairs that to put all of them together is the least work."""
+        one, column = np.divmod(np.arange(len(labels) * len(front.rows)), max(len(front.rows), 1))
+        columns = self.ledger.joined(labels.columns[one], front.table[column])
+        mask = labels.spent[one] <= (allowed - front.spent)[column]
+        mask &= columns[:, self.ledger.times.stop - 1] <= room
+        index = np.flatnonzero(mask & self.ledger.fit(self.ledger.joined(columns, rest)))
+        one, column = one[index], column[index]
+        rows = np.concatenate([labels.rows[one], front.rows[column][:, None]], axis=1)
+        return Labels(columns[index], rows, labels.spent[one] + front.spent[column])
 
 
 def _pairs(ones: Floats, others: Floats, most: float) -> int:

@@ -33,8 +33,7 @@ def open_points(pricer: ShapePricer, visits: Visits, shapes: Ints) -> list[Point
     """Points of ``shapes`` such that no choice of pins is below all lines through them."""
     table = pricer.table
     streamed = table.host[shapes] - table.load[shapes]
-    loose = np.where(table.loose_forward[shapes], float(table.component.loose_bytes), 0.0)
-    loaded = table.load[shapes] - loose
+    loaded = table.load[shapes] - table.loose(shapes)
     none = np.zeros(len(shapes))
     if len(visits.links) == 1:
         turns = [pricer.course(stay.run).turn(table.kind[shapes], visits.links[0]) for _, stay in visits.stays]

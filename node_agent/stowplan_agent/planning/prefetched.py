@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from itertools import product
 from typing import Final
 
@@ -35,7 +36,8 @@ class PrefetchSpace(Space):
         self.prices, self.current = plain.prices, plain.current
         self.pinned_by, self.added, self.free = pins, added, free
 
-    def whole(self) -> Rows:
+    @cached_property
+    def _whole(self) -> Rows:
         """The one row."""
         run = self.resident_seconds()
         if self.pinned_by == "Current" and self.current is not None:
@@ -68,7 +70,8 @@ class EasySpace(Space):
         self.prices, self.current, self.plain = plain.prices, plain.current, plain
         self.early = PrefetchSpace(plain, "Open", added)
 
-    def whole(self) -> Rows:
+    @cached_property
+    def _whole(self) -> Rows:
         """The rows without layers."""
         return joined([self.early.whole(), self.plain.whole()])
 
@@ -76,6 +79,24 @@ class EasySpace(Space):
     def smallest(self) -> Rows:
         """Rows that lock nothing: an Offload takes no more than a prefetch."""
         return self.plain.smallest
+
+    @property
+    def long(self) -> bool:
+        """Whether it pays not to make all rows."""
+        return self.plain.long
+
+    @property
+    def least(self) -> tuple[float, float]:
+        """Seconds that no row is below, and bytes that each holds for good."""
+        return min(float(self.early.whole().times[:, -1].min()), self.plain.least[0]), 0.0
+
+    @property
+    def sketch(self) -> Rows:
+        """A few rows that stand for many."""
+        return self.plain.sketch
+
+    def _quick(self, most: float, room: float) -> Rows:
+        return joined([self.early.whole(), self.plain.quick(most, room)])
 
     def _all(self, *, scarce: bool) -> Rows:
         early = self.early.whole()

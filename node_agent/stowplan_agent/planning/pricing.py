@@ -6,25 +6,15 @@ of which is simulated once, whatever the lifetimes, the pins of a resident set, 
 
 from __future__ import annotations
 
-from functools import cached_property, lru_cache
-from typing import Final
+from functools import cached_property
 
 import numpy as np
 
 from stowplan_agent.planning.course import PassColumns
 from stowplan_agent.planning.lanes import lane_seconds
-from stowplan_agent.planning.table import Bools, Floats, Ints, ShapeTable
+from stowplan_agent.planning.table import Bools, Floats, Ints, ShapeTable, table_of
 from stowplan_agent.planning.visits import Visits
-from stowplan_api.record import Component, Link, Run
-
-TABLES: Final = 16
-"""Tables of shapes that are kept for the next plan of the same model."""
-
-
-@lru_cache(maxsize=TABLES)
-def _table(component: Component) -> ShapeTable:
-    """The same component has the same table on any card."""
-    return ShapeTable(component)
+from stowplan_api.record import Link, Run
 
 
 class ShapePricer:
@@ -41,13 +31,13 @@ class ShapePricer:
     @cached_property
     def table(self) -> ShapeTable:
         """All shapes; made when a shape is first needed."""
-        return _table(self.component)
+        return table_of(self.component)
 
     def locked(self, shapes: Ints, pins: Ints) -> Floats:
         """Locked bytes a rank."""
         total = np.zeros(len(shapes))
         for index, table in enumerate(self.table.groups):
-            total += table.copied[self.table.way[shapes, index], pins[:, index]]
+            total += table.copied[self.table.way(shapes, index), pins[:, index]]
         return total
 
     def bound(self, shapes: Ints, pins: Ints, link: int) -> Floats:
@@ -58,6 +48,21 @@ class ShapePricer:
             for _, stay in self.visits.stays
         ]
         return np.stack(stays, axis=1) if stays else np.zeros((len(shapes), 0))
+
+    def whole(self, link: int) -> Floats:
+        """`bound` of all shapes with everything pinned that has a host copy."""
+        speed, stays = self.visits.links[link], []
+        for _, stay in self.visits.stays:
+            course, ways = self.course(stay.run), np.arange(len(self.table.ways))
+            first = speed.latency_seconds + course.first / speed.pinned_bytes_per_second
+            # Shapes that stream alike run alike, whatever their lifetimes.
+            seconds = course.least(ways, course.copies(ways, course.streamed, speed), first, speed)[self.table.kind]
+            if stay.loads:
+                loose = self.table.loose(np.arange(len(self.table)))
+                loaded = (self.table.load - loose) / speed.pinned_bytes_per_second
+                seconds += loaded + loose / speed.pageable_bytes_per_second
+            stays.append(seconds)
+        return np.stack(stays, axis=1)
 
     def exact(self, shapes: Ints, pins: Ints, link: int) -> Floats:
         """Seconds, row by stay."""
@@ -106,14 +111,14 @@ class ShapePricer:
         pinned = np.zeros(len(shapes))
         for index, table in enumerate(self.table.groups):
             if table.name in run.layer_seconds:
-                way = self.table.way[shapes, index]
+                way = self.table.way(shapes, index)
                 pinned += table.copied[way, np.minimum(pins[:, index], table.count[way])]
         return pinned
 
     def _load(self, shapes: Ints, pins: Ints, link: Link) -> Floats:
         pinned = np.zeros(len(shapes))
         for index, table in enumerate(self.table.groups):
-            way, count = self.table.way[shapes, index], pins[:, index]
+            way, count = self.table.way(shapes, index), pins[:, index]
             pinned += table.copied[way, count] - table.copied[way, np.minimum(count, table.count[way])]
         rest = self.table.load[shapes] - pinned
         seconds: Floats = pinned / link.pinned_bytes_per_second + rest / link.pageable_bytes_per_second
@@ -121,17 +126,11 @@ class ShapePricer:
 
     def _least(self, shapes: Ints, pins: Ints, run: Run, link: Link) -> Floats:
         course, ways = self.course(run), self.table.kind[shapes]
-        kinds = int(ways.max(initial=0)) + 1
-        if 2 * kinds < len(shapes) and np.array_equal(pins, self.table.most[shapes]):
-            # Pinned whole, shapes that stream alike run alike, whatever their lifetimes: one of each kind is enough.
-            one = np.zeros(kinds, dtype=np.int64)
-            one[ways] = np.arange(len(shapes))
-            return self._least(shapes[one], pins[one], run, link)[ways]
         pinned = np.zeros(len(shapes))
         fast = np.zeros(len(shapes), dtype=np.bool_)
         for index, table in enumerate(self.table.groups):
             if table.name in run.layer_seconds:
-                way = self.table.way[shapes, index]
+                way = self.table.way(shapes, index)
                 count = np.minimum(pins[:, index], table.count[way])
                 pinned += table.copied[way, count]
                 fast |= (count > 0) & (course.leader[ways] == index)
@@ -160,7 +159,7 @@ class ShapePricer:
         """A whole number for each way to stream and to pin what is streamed."""
         key = np.zeros(len(shapes), dtype=np.int64)
         for index, table in enumerate(self.table.groups):
-            way = self.table.way[shapes, index]
+            way = self.table.way(shapes, index)
             key = key * len(table.streams) + way
             key = key * (table.layers + 1) + np.minimum(pins[:, index], table.count[way])
         return key
@@ -176,7 +175,7 @@ class ShapePricer:
             layers = run.layer_seconds.get(table.name)
             if layers is None:
                 continue
-            way = self.table.way[shapes, index]
+            way = self.table.way(shapes, index)
             mask = table.streamed[:, way]
             pinned = np.cumsum(mask, axis=0) <= pins[:, index]
             fast = table.sizes[:, None] / speed.pinned_bytes_per_second

@@ -14,10 +14,10 @@ import numpy as np
 
 from stowplan_agent.planning.bounded import TOLERANCE
 from stowplan_agent.planning.branch import beside_placed
+from stowplan_agent.planning.lacks import Lacks
 from stowplan_agent.planning.layout import Layout, layout_of
-from stowplan_agent.planning.limits import limits_of
-from stowplan_agent.planning.price import held_bytes
-from stowplan_agent.planning.rows import ALWAYS, ELASTIC, HOST, LOCKED, OWN, Rows, distinct, joined, least
+from stowplan_agent.planning.limits import GIB
+from stowplan_agent.planning.rows import ELASTIC, Rows, distinct, joined, least
 from stowplan_agent.planning.setting import Setting
 from stowplan_agent.planning.swaps import Swaps
 from stowplan_agent.planning.table import Floats
@@ -27,6 +27,10 @@ from stowplan_api.plan import Explanation
 
 NEAR: Final = 24
 """Rows that are priced together on the way to the nearest one."""
+NEARBY: Final = (GIB, 8 * GIB, np.inf)
+"""Bytes that a row may lack at most where the nearest one is looked for among many."""
+FARTHER: Final = (1e-5, 1e-3, np.inf)
+"""Shares of a request by which a row may be slower than the chosen one where the next one is looked for among many."""
 
 
 def explanations(setting: Setting, placement: Placement, request_seconds: float) -> tuple[Explanation, ...]:
@@ -58,7 +62,8 @@ class _Reason:
             self.seconds = rest + self.space.resident_seconds()
         self.tolerance = TOLERANCE * request_seconds
         self.others = [layout for place, layout in enumerate(layouts) if place != index]
-        self.names = [space.component.name for place, space in enumerate(setting.spaces) if place != index]
+        names = [space.component.name for place, space in enumerate(setting.spaces) if place != index]
+        self.lacks = Lacks(setting, self.component.name, names, self.others)
 
     def explanation(self) -> Explanation:
         return explained(self.setting.record, self.component, self.entry, self._lost())
@@ -66,14 +71,13 @@ class _Reason:
     def _lost(self) -> Lost | None:
         if self.component.fixed is not None:
             return None
-        rows = self.space.coarse(scarce=False)
         early = [self._swapped(entry) for entry in self._prefetched()]
-        row = self._nearest_faster(rows)
+        row = self._nearest_faster()
         faster = [self._swapped(self.space.entry(row, 0, self.space.curve.most))] if row is not None else []
         faster += [one for one in early if one.seconds < 0]
         if faster:
             return min(faster, key=lambda one: (one.broken.short_bytes if one.broken else 0, one.seconds))
-        row = self._next(rows)
+        row = self._next()
         slower = [self._swapped(self.space.entry(row, 0))] if row is not None else []
         return min((*slower, *early), key=lambda one: (one.broken is not None, one.seconds), default=None)
 
@@ -82,12 +86,8 @@ class _Reason:
         total, record = self.component.total_bytes(), self.setting.record
         if self.chosen.prefetch or not self.setting.timeline.before[self.component.name]:
             return []
-        left = []
-        for node, pinnable in zip(record.nodes, limits_of(record).pinnable, strict=True):
-            ranks = [place for place, rank in enumerate(record.ranks) if rank.node == node.name]
-            locked = sum(layout.locked[rank] for layout in self.others for rank in ranks)
-            left.append((pinnable - locked) // max(len(ranks), 1))
-        pins = sorted({0, min(max(min(left), 0), total), total})
+        left = min(pins // ranks for ranks, _, pins in self.lacks.nodes)
+        pins = sorted({0, min(max(left, 0), total), total})
         return [self.space.offload((each,) * len(record.ranks), prefetch=True) for each in pins]
 
     def _swapped(self, entry: ComponentPlacement) -> Lost:
@@ -97,8 +97,17 @@ class _Reason:
         more = priced.seconds - self.request_seconds
         return Lost(entry, more if abs(more) > 2 * self.tolerance else 0.0, worst)
 
-    def _nearest_faster(self, rows: Rows) -> Rows | None:
+    def _nearest_faster(self) -> Rows | None:
         """Of what would be faster, the row that is short of the fewest bytes, then the fastest."""
+        best: Rows | None = None
+        few = self.space.long and not self.setting.frame.pins_scarce
+        for more in NEARBY if few else NEARBY[-1:]:
+            best = self._nearest(self.space.quick(self.seconds - 2 * self.tolerance, self.lacks.room + more))
+            if best is not None and float(self._short(best, pins=True)[0]) <= more:
+                break
+        return best
+
+    def _nearest(self, rows: Rows) -> Rows | None:
         enough = self.seconds - 2 * self.tolerance
         rows = rows.take(rows.times[:, -1] < enough)
         if self.setting.frame.pins_scarce and len(rows):
@@ -117,8 +126,17 @@ class _Reason:
                 return part.take(np.array([best]))
         return None
 
-    def _next(self, rows: Rows) -> Rows | None:
+    def _next(self) -> Rows | None:
         """The fastest row with other bytes; one that fits, where there is one."""
+        room = self.lacks.room
+        looks = [(self.seconds + share * self.request_seconds, room) for share in FARTHER] if self.space.long else []
+        for most, held in (*looks, (np.inf, np.inf)):
+            best = self._fastest_other(self.space.quick(most, held))
+            if best is not None and float(best.times[0, -1]) <= most and float(self._short(best, pins=True)[0]) <= 0:
+                break
+        return best
+
+    def _fastest_other(self, rows: Rows) -> Rows | None:
         here = (self.chosen.always, self.chosen.own, self.chosen.host[0])
         other = np.logical_or.reduce([rows.bytes[:, column] != held for column, held in enumerate(here)])
         rows = rows.take(other & (rows.shape != ELASTIC))
@@ -143,22 +161,4 @@ class _Reason:
 
     def _short(self, rows: Rows, *, pins: bool) -> Floats:
         """Bytes that each row is short of, the worst limit, with the other components as placed."""
-        setting, record = self.setting, self.setting.record
-        limits = limits_of(record)
-        own = setting.timeline.own[self.component.name]
-        over = {True: -np.inf, False: -np.inf}
-        for interval, room in enumerate(limits.room):
-            pairs = zip(self.others, self.names, strict=True)
-            held = sum(held_bytes(layout, setting.timeline, name, interval) for layout, name in pairs)
-            over[interval in own] = max(over[interval in own], held - room)
-        always, here = rows.bytes[:, ALWAYS], rows.bytes[:, OWN]
-        short = np.maximum(always + np.maximum(over[False], here + over[True]), 0.0)
-        for place, ranks in enumerate(setting.frame.ranks):
-            node = next(i for i, one in enumerate(record.nodes) if one.name == record.ranks[ranks[0]].node)
-            host = sum(layout.host[rank] for layout in self.others for rank in ranks)
-            short = np.maximum(short, host + len(ranks) * rows.bytes[:, HOST] - limits.host[node])
-            if pins:
-                locked = sum(layout.locked[rank] for layout in self.others for rank in ranks)
-                full = np.where(rows.shape == ELASTIC, self.space.curve.most, rows.bytes[:, LOCKED + place])
-                short = np.maximum(short, locked + full - limits.pinnable[node])
-        return short
+        return self.lacks.of(rows, self.space.curve.most if pins else None)

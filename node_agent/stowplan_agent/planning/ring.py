@@ -117,8 +117,7 @@ class _Simulation:
 
     def run(self, passes: int) -> float:
         total = 0.0
-        copies_left = passes * len(self.steps)
-        copies_left = self._fill(0.0, copies_left)
+        copies_left = self._begin(passes * len(self.steps))
         left = passes
         before: list[float] | None = None
         marks: list[int] | None = None
@@ -138,40 +137,46 @@ class _Simulation:
         return total
 
     def _pass(self, copies_left: int) -> tuple[float, int]:
-        ready, free = self.ready, self.free
-        now = self._compute(0.0, self.lead)
-        for ring, _, seconds, gap in self.steps:
-            now = max(now, ready.popleft())
-            now = self._compute(now, seconds)
+        steps, ready, free, slower = self.steps, self.ready, self.free, self.contention
+        copied, head = self.copied, self.head
+        now = _computed(0.0, self.lead, copied, slower)
+        for ring, _, seconds, gap in steps:
+            copy = ready.popleft()
+            now = _computed(copy if copy > now else now, seconds, copied, slower)
             free[ring] += 1
-            copies_left = self._fill(now, copies_left)
+            # Every copy whose slot is free starts; the first that has none holds up those behind it.
+            while copies_left and free[steps[head].ring]:
+                free[steps[head].ring] -= 1
+                copied = (now if now > copied else copied) + steps[head].copy
+                ready.append(copied)
+                head = head + 1 if head + 1 < len(steps) else 0
+                copies_left -= 1
             if gap:
-                now = self._compute(now, gap)
-        self.copied = max(self.copied - now, 0.0)
+                now = _computed(now, gap, copied, slower)
+        self.copied, self.head = max(copied - now, 0.0), head
         for index, end in enumerate(ready):
             ready[index] = max(end - now, 0.0)
         return now, copies_left
 
-    def _compute(self, now: float, seconds: float) -> float:
-        beside = self.copied - now
-        if beside <= 0:
-            return now + seconds
-        if seconds * self.contention <= beside:
-            return now + seconds * self.contention
-        return now + seconds + beside * (1 - 1 / self.contention)
-
-    def _fill(self, now: float, copies_left: int) -> int:
-        """Start every copy whose slot is free at ``now``; the first that has none holds up those behind it."""
-        while copies_left:
-            step = self.steps[self.head]
-            if not self.free[step.ring]:
-                break
-            self.free[step.ring] -= 1
-            self.copied = max(self.copied, now) + step.copy
+    def _begin(self, copies_left: int) -> int:
+        """Fill the cold rings before the first pass."""
+        while copies_left and self.free[self.steps[self.head].ring]:
+            self.free[self.steps[self.head].ring] -= 1
+            self.copied += self.steps[self.head].copy
             self.ready.append(self.copied)
-            self.head = self.head + 1 if self.head + 1 < len(self.steps) else 0
+            self.head = (self.head + 1) % len(self.steps)
             copies_left -= 1
         return copies_left
+
+
+def _computed(now: float, seconds: float, copied: float, slower: float) -> float:
+    """When so many seconds of compute end that begin ``now``, with copies beside them until ``copied``."""
+    beside = copied - now
+    if beside <= 0:
+        return now + seconds
+    if seconds * slower <= beside:
+        return now + seconds * slower
+    return now + seconds + beside * (1 - 1 / slower)
 
 
 def _close(before: Sequence[float], after: Sequence[float], scale: float) -> bool:

@@ -59,8 +59,15 @@ class Rows:
     def take(self, index: Ints | Bools) -> Rows:
         """Some of the rows."""
         # Whole numbers, worked out once: numpy would look through a mask again for each column, many times as slowly.
-        places = np.flatnonzero(index) if index.dtype == np.bool_ else index
-        return Rows(*(getattr(self, name).take(places, axis=0) for name in COLUMNS))
+        places = index.nonzero()[0] if index.dtype == np.bool_ else index
+        return Rows(
+            self.bytes.take(places, axis=0),
+            self.times.take(places, axis=0),
+            self.shape.take(places),
+            self.pins.take(places, axis=0),
+            self.priced.take(places),
+            self.open.take(places),
+        )
 
     def after(self, count: int) -> Rows:
         """All rows but the first ``count``, in the same memory."""

@@ -42,9 +42,11 @@ class Search(Thorough):
         """
         if not (known and self.take(known, self.alone(known))) and not self.first():
             return False
-        pools = [space.coarse(scarce=self.frame.pins_scarce) for space in self.spaces]
+        if any(space.long for space in self.spaces):
+            # The faster a selection is known, the fewer of many rows need be made.
+            self.descend([space.sketch for space in self.spaces])
         loose = loosest(self.frames)
-        pools = self.possible(pools, self.budget(), loose)
+        pools = self.possible(self.listed(), self.budget(), loose)
         if not all(map(len, pools)):
             return True
         self.begun = True
@@ -64,9 +66,7 @@ class Search(Thorough):
         ``vector`` are prices to start from, in the sense of `Dual`.
         """
         self.known, self.dual.vector = known, vector
-        scarce = self.frame.pins_scarce
-        pools = [space.coarse(scarce=scarce) for space in self.spaces]
-        pools = self.possible(pools, self.budget(), loosest(self.frames))
+        pools = self.possible(self.listed(), self.budget(), loosest(self.frames))
         pools = self.within(pools)
         if all(map(len, pools)):
             pools = [space.sharpened(rows) for space, rows in zip(self.spaces, pools, strict=True)]

@@ -45,6 +45,8 @@ class Setting:
     heads: dict[tuple[str, Behind, bool, bool], Space] = field(default_factory=dict)
     """Spaces of components by what is prefetched behind them, whether they may be prefetched, and whether pins are free
     (`freed`)."""
+    frames: dict[object, tuple[CalibrationRecord, Frame]] = field(default_factory=dict)
+    """Frames that were made, and their records, by the identity of these."""
 
     def space(self, name: str) -> Space:
         """The space of one component."""
@@ -57,8 +59,12 @@ class Setting:
 
         ``choices`` are components that a selection may prefetch or not.
         """
-        taken = early_bytes(record, self.timeline, early) if early else None
-        return frame_of(record, self.timeline, self.spaces[0].visits.link_of, taken, choices)
+        key = (id(record), early, tuple(choices))
+        if key not in self.frames:
+            taken = early_bytes(record, self.timeline, early) if early else None
+            frame = frame_of(record, self.timeline, self.spaces[0].visits.link_of, taken, choices)
+            self.frames[key] = record, frame
+        return self.frames[key][1]
 
 
 def setting_of(record: CalibrationRecord, current: Placement | None = None) -> Setting:

@@ -35,7 +35,7 @@ class _Sizes:
     def __init__(self, record: CalibrationRecord) -> None:
         self.record, self.setting = record, setting_of(record)
         self.branches = Branches(self.setting)
-        self.least = sum(float(space.coarse(scarce=False).times[:, -1].min()) for space in self.setting.spaces)
+        self.least = sum(space.least[0] for space in self.setting.spaces)
         """Seconds of components that nothing is below, on any card."""
 
     def found(self, sizes: list[int]) -> dict[int, float]:

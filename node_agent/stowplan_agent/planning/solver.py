@@ -69,8 +69,8 @@ def solve(record: CalibrationRecord, *, current: Placement | None = None) -> Pla
         placement=chosen,
         cost=priced,
         proof=proof,
-        explanations=explanations(setting, chosen, priced.seconds),
         worth=_worth(branches, found, free, *more),
+        explanations=explanations(setting, chosen, priced.seconds),
         moves=(moves(record, current, chosen) or ()) if current is not None else (),
     )
 
@@ -109,7 +109,7 @@ def _worth(
 ) -> Worth:
     """Seconds that one more GiB on every card, or in every node, would save; moves aside."""
     setting = branches.setting
-    floor = setting.between + sum(float(space.coarse(scarce=False).times[:, -1].min()) for space in setting.spaces)
+    floor = setting.between + sum(space.least[0] for space in setting.spaces)
     if best <= floor * (1 + TOLERANCE):
         return Worth(device_seconds_per_gib=0.0, host_seconds_per_gib=0.0)
 

@@ -8,42 +8,91 @@ except what ``left_out`` names because a component is too large to list: those s
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 
 from stowplan_agent.planning.frame import Frame
-from stowplan_agent.planning.openpins import all_pins, open_points
+from stowplan_agent.planning.openpins import all_pins
 from stowplan_agent.planning.options import layerwise_entry
-from stowplan_agent.planning.pricing import ShapePricer
 from stowplan_agent.planning.rows import (
+    ALWAYS,
     CURRENT,
-    LOCKED,
     OPEN_PINS,
+    OWN,
     PREFETCHES,
     RESIDENT,
     Rows,
     distinct,
     joined,
 )
-from stowplan_agent.planning.table import Floats, Ints
+from stowplan_agent.planning.shaped import ShapedEntries
+from stowplan_agent.planning.table import Ints
 from stowplan_agent.planning.visits import Visits
-from stowplan_agent.planning.whole import WholeEntries
 from stowplan_api.placement import ComponentPlacement
 
+LONG: Final = 10_000
+"""Rows of a component from which it pays to make only those that are fast enough."""
 
-class Space(WholeEntries):
+
+class Space(ShapedEntries):
     """The rows of one component."""
 
     def __init__(self, visits: Visits, frame: Frame) -> None:
         super().__init__(visits, frame)
-        self.pricer = ShapePricer(visits)
         self._coarse: dict[bool, Rows] = {}
+        self._made: tuple[tuple[float, float], Rows | None] = ((-np.inf, -np.inf), None)
+        """The last rows of `quick`, and what they were asked for."""
 
     def coarse(self, *, scarce: bool) -> Rows:
         """All shapes, each once: pinned whole, or (where pins are scarce) with its pins open."""
         if scarce not in self._coarse:
             self._coarse[scarce] = self._all(scarce=scarce) if self._layered else self.whole()
         return self._coarse[scarce]
+
+    def quick(self, most: float, room: float = np.inf) -> Rows:
+        """The rows of `coarse` with pins enough, of many only those that take at most ``most`` seconds by their bounds
+        and hold at most ``room`` bytes in their own intervals: so most of them are never made."""
+        if not self.long or False in self._coarse:
+            return self.coarse(scarce=False)
+        given, rows = self._made
+        if rows is not None and most <= given[0] and room <= given[1]:
+            few = rows.take((rows.times[:, -1] <= most) & (rows.bytes[:, ALWAYS] + rows.bytes[:, OWN] <= room))
+            return rows if len(few) == len(rows) else few
+        rows = self._quick(most, room)
+        self._made = (most, room), rows
+        return rows
+
+    def _quick(self, most: float, room: float) -> Rows:
+        table = self.pricer.table
+        quick = self.bounds <= most
+        if room < np.inf:
+            quick &= table.always + table.own <= room
+        return joined([self.whole(), self._pinned_whole(np.flatnonzero(quick))])
+
+    @cached_property
+    def long(self) -> bool:
+        """Whether the component has so many rows that it pays not to make all of them."""
+        return self._layered and bool(self.visits.stays) and len(self.pricer.table) > LONG
+
+    @cached_property
+    def least(self) -> tuple[float, float]:
+        """Seconds that no row is below, and bytes that each holds for good."""
+        if not self.long:
+            rows = self.coarse(scarce=False)
+            return float(rows.times[:, -1].min()), float(rows.bytes[:, ALWAYS].min())
+        rows, always = self.whole(), float(self.pricer.table.always.min())
+        return (
+            min(float(rows.times[:, -1].min(initial=np.inf)), float(self.bounds.min())),
+            min(float(rows.bytes[:, ALWAYS].min(initial=np.inf)), always),
+        )
+
+    @property
+    def sketch(self) -> Rows:
+        """A few rows that stand for many: with what is leanest pinned whole."""
+        if not self.long:
+            return self.coarse(scarce=False)
+        return joined([self.whole(), self._pinned_whole(self.pricer.table.leanest)])
 
     def parts(self, *, scarce: bool) -> list[Rows]:
         """The same in parts, for a space that has more rows: so many are not copied twice."""
@@ -52,11 +101,10 @@ class Space(WholeEntries):
         if not self._layered:
             return [self.whole()]
         shapes = np.arange(len(self.pricer.table))
-        self.left_out |= set(self.pricer.table.left_out)
-        most = np.repeat(self.pricer.table.most[:, :, None], len(self.visits.links), axis=2)
         if not self.visits.stays:
-            return [self.whole(), self._rows(shapes, np.zeros_like(most))]
-        return [self.whole(), self._half_open(shapes, most) if scarce else self._rows(shapes, most)]
+            none = np.zeros((len(shapes), len(self.pricer.table.groups), len(self.visits.links)), dtype=np.int64)
+            return [self.whole(), self._rows(shapes, none)]
+        return [self.whole(), self._half_open(shapes) if scarce else self._pinned_whole(shapes)]
 
     def keep(self, rows: Rows, *, scarce: bool) -> None:
         """Take ``rows``, which are those of `parts`, for `coarse`."""
@@ -73,13 +121,7 @@ class Space(WholeEntries):
         if not self._layered:
             return unpinned
         table = self.pricer.table
-        few = np.ones(len(table), dtype=np.bool_)
-        for index, each in enumerate(table.groups):
-            few &= each.slots[table.way[:, index]] == each.slots.min()
-        shapes = np.flatnonzero(few)
-        # What is not always on the device has a host copy: of those that always hold as much, one holds least.
-        shapes = shapes[np.lexsort((table.own[shapes], table.always[shapes]))]
-        shapes = np.sort(shapes[np.diff(table.always[shapes], prepend=-1.0) > 0])
+        shapes = table.leanest
         none = np.zeros((len(shapes), len(table.groups), len(self.visits.links)), dtype=np.int64)
         return joined([unpinned, self._rows(shapes, none)])
 
@@ -120,46 +162,3 @@ class Space(WholeEntries):
         pins = tuple(tuple(int(group[link]) for link in link_of) for group in rows.pins[index])
         table = self.pricer.table
         return layerwise_entry(self.component, table.streams(shape), table.lives(shape), pins)
-
-    def _half_open(self, shapes: Ints, most: Ints) -> Rows:
-        """Rows that no pins of their shapes improve on."""
-        parts = []
-        for point in open_points(self.pricer, self.visits, shapes):
-            rows = self._rows(shapes, most)
-            rows.bytes[:, LOCKED:] = point.locked @ self.frame.ranks_of.T
-            rows.times[:] = point.seconds[:, None]
-            rows.open[:] = True
-            parts.append(rows)
-        return joined(parts)
-
-    @property
-    def _layered(self) -> bool:
-        return bool(self.component.groups) and self.fixed in (None, "Layerwise")
-
-    def _rows(self, shapes: Ints, pins: Ints) -> Rows:
-        """Rows of shapes with lower bounds of their seconds."""
-        count, nodes = len(shapes), len(self.frame.pinnable)
-        held = np.zeros((count, LOCKED + nodes))
-        if count:
-            table = self.pricer.table
-            held[:, 0], held[:, 1], held[:, 2] = table.always[shapes], table.own[shapes], table.host[shapes]
-            for link in range(len(self.visits.links)):
-                locked = self.pricer.locked(shapes, pins[:, :, link])
-                held[:, LOCKED:] += locked[:, None] * self.frame.ranks_of[:, link]
-        self.listed += count
-        times = self._times(shapes, pins, exact=False) if count else np.empty((0, len(self.prices)))
-        idle = not self.visits.stays
-        return Rows(held, times, shapes, pins, np.full(count, idle), np.zeros(count, dtype=np.bool_))
-
-    def _times(self, shapes: Ints, pins: Ints, *, exact: bool) -> Floats:
-        """Row by price: averaged over workloads; the slowest link of each stay counts."""
-        average = self._slowest(shapes, pins, exact=exact) @ np.array(self.visits.shares)
-        return np.repeat(average[:, None], len(self.prices), axis=1)
-
-    def _slowest(self, shapes: Ints, pins: Ints, *, exact: bool) -> Floats:
-        """Row by stay."""
-        price = self.pricer.exact if exact else self.pricer.bound
-        slowest = price(shapes, pins[:, :, 0], 0)
-        for link in range(1, len(self.visits.links)):
-            slowest = np.maximum(slowest, price(shapes, pins[:, :, link], link))
-        return slowest

@@ -8,6 +8,7 @@ their numbers alone (`pricing` prices what is left).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property, lru_cache
 from itertools import product
 from typing import Final
 
@@ -23,6 +24,10 @@ Bools = npt.NDArray[np.bool_]
 
 MOST_STREAMS: Final = 20_000
 """Ways to stream a component (before pins and lifetimes) up to which all of them are in the table."""
+
+
+TABLES: Final = 16
+"""Tables that are kept for the next plan of the same model."""
 
 
 class GroupTable:
@@ -57,31 +62,53 @@ class ShapeTable:
         self.groups = [GroupTable(group) for group in component.groups]
         self.left_out: tuple[str, ...] = ()
         ways = self._ways()
-        loose = [True, False] if component.loose_bytes else [True]
-        stay = list(product([True, False], repeat=len(self.groups)))
-        count = len(ways)
         self.ways = ways
         """Way by group: which way of the group's table, before lifetimes."""
-        self.kind: Ints = np.tile(np.arange(count), len(loose) * len(stay))
+        self.count: Ints = np.stack([table.count[ways[:, g]] for g, table in enumerate(self.groups)], axis=1)
+        """Way by group: streamed layers."""
+        loose = [True, False] if component.loose_bytes else [True]
+        stay = product([True, False], repeat=len(self.groups))
+        self.lifetimes = list(product(loose, stay))
+        """Whether the loose weights are ``Forward``, and whether each group is."""
+        kinds = [np.flatnonzero(self._distinct(*each)) for each in self.lifetimes]
+        self.kind: Ints = np.concatenate(kinds)
         """Shape: which of ``ways``."""
-        self.way: Ints = np.tile(ways, (len(loose) * len(stay), 1))
-        """Shape by group: which way of the group's table."""
-        self.loose_forward: Bools = np.repeat(np.array(loose, dtype=np.bool_), len(stay) * count)
-        self.forward: Bools = np.tile(np.repeat(np.array(stay, dtype=np.bool_), count, axis=0), (len(loose), 1))
-        self._keep(self._distinct())
-        self._bytes()
+        self.life: Ints = np.repeat(np.arange(len(kinds)), list(map(len, kinds)))
+        """Shape: which of ``lifetimes``."""
+        self._bytes(kinds)
 
     def __len__(self) -> int:
-        return len(self.way)
+        return len(self.kind)
+
+    def way(self, shapes: Ints, group: int) -> Ints:
+        """Which way of one group's table, of each of ``shapes``."""
+        way: Ints = self.ways[self.kind[shapes], group]
+        return way
+
+    def loose(self, shapes: Ints) -> Floats:
+        """Loose bytes that are brought in where the component starts."""
+        each = np.array([float(self.component.loose_bytes) * loose for loose, _ in self.lifetimes])
+        return each[self.life[shapes]]
 
     def streams(self, shape: int) -> tuple[Stream, ...]:
         """How each group is streamed in one shape."""
-        return tuple(table.streams[way] for table, way in zip(self.groups, self.way[shape], strict=True))
+        return tuple(table.streams[way] for table, way in zip(self.groups, self.ways[self.kind[shape]], strict=True))
 
     def lives(self, shape: int) -> Lives:
         """How long what is resident stays in one shape."""
-        groups = tuple(LIFETIMES[0] if forward else LIFETIMES[1] for forward in self.forward[shape])
-        return Lives(LIFETIMES[0] if self.loose_forward[shape] else LIFETIMES[1], groups)
+        loose, stay = self.lifetimes[self.life[shape]]
+        return Lives(LIFETIMES[not loose], tuple(LIFETIMES[not forward] for forward in stay))
+
+    @cached_property
+    def leanest(self) -> Ints:
+        """Of the shapes that hold as much for good the one that needs least besides."""
+        few = np.ones(len(self.ways), dtype=np.bool_)
+        for index, table in enumerate(self.groups):
+            few &= table.slots[self.ways[:, index]] == table.slots.min()
+        shapes = np.flatnonzero(few[self.kind])
+        # What is not always on the device has a host copy: of those that always hold as much, one holds least.
+        shapes = shapes[np.lexsort((self.own[shapes], self.always[shapes]))]
+        return np.sort(shapes[np.diff(self.always[shapes], prepend=-1.0) > 0])
 
     def _ways(self) -> Ints:
         size = 1
@@ -94,43 +121,50 @@ class ShapeTable:
         self.left_out = (f"the groups of {self.component.name} share one policy and one number of slots",)
         return ways[_alike(self.groups, ways)]
 
-    def _distinct(self) -> Bools:
-        """One spelling of each: a set of no layers has no lifetime, and what is all resident for good is Resident."""
-        count = np.stack([table.count[self.way[:, g]] for g, table in enumerate(self.groups)], axis=1)
-        layers = np.array([table.layers for table in self.groups])
-        spelled = (~(count == layers) | self.forward).all(axis=1)
-        kept = ~self.loose_forward if self.component.loose_bytes else np.ones(len(count), dtype=np.bool_)
-        resident = kept & (count == 0).all(axis=1) & ~self.forward.any(axis=1)
-        mask: Bools = spelled & ~resident
-        return mask
+    def _distinct(self, loose: bool, stay: Sequence[bool]) -> Bools:
+        """Which ways are spelled with these lifetimes: a set of no layers has none, and what is all resident for good
+        is Resident."""
+        spelled: Bools = np.ones(len(self.ways), dtype=np.bool_)
+        streaming = np.zeros(len(self.ways), dtype=np.bool_)
+        for forward, table, count in zip(stay, self.groups, self.count.T, strict=True):
+            streaming |= count > 0
+            if not forward:
+                spelled &= count < table.layers
+        return spelled if any(stay) or (loose and self.component.loose_bytes) else spelled & streaming
 
-    def _keep(self, mask: Bools) -> None:
-        self.way, self.kind = self.way[mask], self.kind[mask]
-        self.loose_forward, self.forward = self.loose_forward[mask], self.forward[mask]
-
-    def _bytes(self) -> None:
-        loose = np.where(self.loose_forward, float(self.component.loose_bytes), 0.0)
-        self.load: Floats = loose.copy()
+    def _bytes(self, kinds: Sequence[Ints]) -> None:
+        pairs = [(table, self.ways[:, index]) for index, table in enumerate(self.groups)]
+        resident = [table.copied[way, -1] - table.streamed_bytes[way] for table, way in pairs]
+        ring = sum((table.ring[way] for table, way in pairs), np.zeros(len(self.ways)))
+        streamed = sum((table.streamed_bytes[way] for table, way in pairs), np.zeros(len(self.ways)))
+        loads, always, own, host = (list[Floats]() for _ in range(4))
+        most = list[Ints]()
+        for (loose, stay), kind in zip(self.lifetimes, kinds, strict=True):
+            load = np.full(len(self.ways), float(self.component.loose_bytes * loose))
+            kept = np.full(len(self.ways), float(self.component.loose_bytes * (not loose)))
+            for forward, each in zip(stay, resident, strict=True):
+                np.add(load if forward else kept, each, out=load if forward else kept)
+            columns = (loads, load), (always, kept), (own, load + ring), (host, load + streamed)
+            for column, values in columns:
+                column.append(values[kind])
+            copies = self.count[kind]
+            for index, table in enumerate(self.groups):
+                if stay[index]:
+                    copies[:, index] = table.layers
+            most.append(copies)
+        self.load: Floats = np.concatenate(loads)
         """Bytes to bring in where the component starts."""
-        self.always: Floats = self.component.loose_bytes - loose
-        ring, streamed = np.zeros(len(self)), np.zeros(len(self))
-        for index, table in enumerate(self.groups):
-            way = self.way[:, index]
-            resident = table.copied[way, -1] - table.streamed_bytes[way]
-            self.load += np.where(self.forward[:, index], resident, 0.0)
-            self.always += np.where(self.forward[:, index], 0.0, resident)
-            ring += table.ring[way]
-            streamed += table.streamed_bytes[way]
-        self.own: Floats = self.load + ring
-        self.host: Floats = self.load + streamed
-        self.most: Ints = np.stack(
-            [
-                np.where(self.forward[:, index], table.layers, table.count[self.way[:, index]])
-                for index, table in enumerate(self.groups)
-            ],
-            axis=1,
-        )
+        self.always: Floats = np.concatenate(always)
+        self.own: Floats = np.concatenate(own)
+        self.host: Floats = np.concatenate(host)
+        self.most: Ints = np.concatenate(most)
         """Shape by group: layers that keep a host copy."""
+
+
+@lru_cache(maxsize=TABLES)
+def table_of(component: Component) -> ShapeTable:
+    """The same component has the same table on any card."""
+    return ShapeTable(component)
 
 
 def _alike(groups: Sequence[GroupTable], ways: Ints) -> Bools:

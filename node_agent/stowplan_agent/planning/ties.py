@@ -64,7 +64,10 @@ class TieBreak:
                 rows = space.priced(self._possible(ledger, leaf, component, leaf.pools[component], others))
                 pools.append(self._possible(ledger, leaf, component, rows, others))
                 continue
-            rows = self._possible(ledger, leaf, component, space.coarse(scarce=False), others)
+            seconds = float(others.columns[:, ledger.times][:, -1].min(initial=np.inf))
+            room = float(self.frame.room[component] - others.columns[:, 0].min(initial=np.inf))
+            rows = space.quick(self.budget + self.slack - seconds, room)
+            rows = self._possible(ledger, leaf, component, rows, others)
             streaming = rows.shape >= 0
             if space.visits.stays and bool(streaming.any()):
                 pinned = space.pinned(distinct(rows.shape[streaming]))
@@ -94,16 +97,18 @@ class TieBreak:
     def _possible(self, ledger: Ledger, leaf: Leaf, component: int, rows: Rows, others: Labels) -> Rows:
         """The rows that are within the budget and all limits beside some label of the others."""
         most = self.budget + self.slack
-        rows = rows.take(rows.times[:, -1] <= most - others.columns[:, ledger.times][:, -1].min(initial=np.inf))
-        budget = most + leaf.dual.worth()
-        spent = leaf.dual.reduced(rows, component)
-        rows = rows.take(spent <= budget - others.spent.min(initial=np.inf))
-        spent = leaf.dual.reduced(rows, component)
+        budget, spent = most + leaf.dual.worth(), leaf.dual.reduced(rows, component)
+        mask = rows.times[:, -1] <= most - others.columns[:, ledger.times][:, -1].min(initial=np.inf)
+        mask &= spent <= budget - others.spent.min(initial=np.inf)
+        rows, spent = rows.take(mask), spent[mask]
         table = ledger.columns(rows, component)
-        good = np.zeros(len(rows), dtype=np.bool_)
+        good, last, nothing = np.zeros(len(rows), dtype=np.bool_), ledger.times.stop - 1, start(ledger).columns[0]
         step = max(AT_ONCE // max(len(others), 1), 1)
         for block in range(0, len(rows), step):
-            one, row = np.nonzero(others.spent[:, None] + spent[block : block + step][None, :] <= budget)
+            part = table[block : block + step]
+            mask = others.spent[:, None] + spent[block : block + step] <= budget
+            mask &= others.columns[:, last, None] + part[:, last] <= most
+            one, row = np.nonzero(mask & ledger.paired(others.columns, part, nothing))
             columns = ledger.joined(others.columns[one], table[block + row])
             fit = ledger.fit(columns) & np.isfinite(ledger.needed(columns, self.budget + self.slack))
             good[block + row[fit]] = True

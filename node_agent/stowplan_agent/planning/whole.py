@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -43,6 +44,10 @@ class WholeEntries:
 
     def whole(self) -> Rows:
         """The rows without layers: Resident, Offload, and the current entry unless it prefetches."""
+        return self._whole
+
+    @cached_property
+    def _whole(self) -> Rows:
         resident = self._entry_row(ComponentPlacement(name=self.component.name, mode="Resident"), RESIDENT)
         parts = [resident if self.fixed in (None, "Resident") else resident.take(np.zeros(0, dtype=np.int64))]
         if self.fixed in (None, "Offload"):

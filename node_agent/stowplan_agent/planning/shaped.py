@@ -1,0 +1,92 @@
+"""The entries of a component that split it into layers, as rows: without pins, with given ones, and with open ones."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from stowplan_agent.planning.frame import Frame
+from stowplan_agent.planning.openpins import open_points
+from stowplan_agent.planning.pricing import ShapePricer
+from stowplan_agent.planning.rows import LOCKED, Rows, joined
+from stowplan_agent.planning.table import Floats, Ints
+from stowplan_agent.planning.visits import Visits
+from stowplan_agent.planning.whole import WholeEntries
+
+
+class ShapedEntries(WholeEntries):
+    """The rows of one component, by its table of shapes."""
+
+    def __init__(self, visits: Visits, frame: Frame) -> None:
+        super().__init__(visits, frame)
+        self.pricer = ShapePricer(visits)
+
+    @property
+    def _layered(self) -> bool:
+        return bool(self.component.groups) and self.fixed in (None, "Layerwise")
+
+    @cached_property
+    def bounds(self) -> Floats:
+        """Bounds of the seconds of all shapes, pinned whole."""
+        self.listed += len(self.pricer.table)
+        return self._average(np.maximum.reduce([self.pricer.whole(link) for link in range(len(self.visits.links))]))
+
+    def _half_open(self, shapes: Ints) -> Rows:
+        """Rows that no pins of their shapes improve on."""
+        parts = []
+        for point in open_points(self.pricer, self.visits, shapes):
+            rows = self._listed(shapes, self._most(shapes), point.seconds)
+            rows.bytes[:, LOCKED:] = point.locked @ self.frame.ranks_of.T
+            rows.open[:] = True
+            parts.append(rows)
+        self.listed += sum(map(len, parts))
+        return joined(parts)
+
+    def _pinned_whole(self, shapes: Ints) -> Rows:
+        """A row of each shape, with everything pinned that has a host copy."""
+        rows, table = self._listed(shapes, self._most(shapes), self.bounds[shapes]), self.pricer.table
+        rows.bytes[:, LOCKED:] = (table.host[shapes] - table.loose(shapes))[:, None] * self.frame.ranks_of.sum(axis=1)
+        return rows
+
+    def _most(self, shapes: Ints) -> Ints:
+        return np.repeat(self.pricer.table.most[shapes][:, :, None], len(self.visits.links), axis=2)
+
+    def _rows(self, shapes: Ints, pins: Ints) -> Rows:
+        """Rows of shapes with lower bounds of their seconds."""
+        self.listed += len(shapes)
+        rows = self._listed(shapes, pins, 0.0)
+        if len(shapes):
+            for link in range(len(self.visits.links)):
+                locked = self.pricer.locked(shapes, pins[:, :, link])
+                rows.bytes[:, LOCKED:] += locked[:, None] * self.frame.ranks_of[:, link]
+            rows.times[:] = self._times(shapes, pins, exact=False)
+        rows.priced[:] = not self.visits.stays
+        return rows
+
+    def _listed(self, shapes: Ints, pins: Ints, seconds: Floats | float) -> Rows:
+        """Rows of shapes that lock nothing yet."""
+        count, table = len(shapes), self.pricer.table
+        self.left_out |= set(table.left_out)
+        held = np.zeros((count, LOCKED + len(self.frame.pinnable)))
+        held[:, 0], held[:, 1], held[:, 2] = table.always[shapes], table.own[shapes], table.host[shapes]
+        times = np.empty((count, len(self.prices)))
+        times[:] = np.asarray(seconds)[..., None]
+        none = np.zeros((2, count), dtype=np.bool_)
+        return Rows(held, times, shapes, pins, *none)
+
+    def _times(self, shapes: Ints, pins: Ints, *, exact: bool) -> Floats:
+        """Row by price: averaged over workloads; the slowest link of each stay counts."""
+        return np.repeat(self._average(self._slowest(shapes, pins, exact=exact))[:, None], len(self.prices), axis=1)
+
+    def _average(self, stays: Floats) -> Floats:
+        average: Floats = stays @ np.array(self.visits.shares)
+        return average
+
+    def _slowest(self, shapes: Ints, pins: Ints, *, exact: bool) -> Floats:
+        """Row by stay."""
+        price = self.pricer.exact if exact else self.pricer.bound
+        slowest = price(shapes, pins[:, :, 0], 0)
+        for link in range(1, len(self.visits.links)):
+            slowest = np.maximum(slowest, price(shapes, pins[:, :, link], link))
+        return slowest
