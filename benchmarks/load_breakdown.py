@@ -132,7 +132,7 @@ class Breakdown:
 
         return run
 
-    def _fence(self, _stream: CudaCopyStream) -> torch.cuda.Event:
+    def _fence(self) -> torch.cuda.Event:
         timed = self._timed("waitForEvent", torch.cuda.Event.synchronize)
 
         class Fence(torch.cuda.Event):
