@@ -15,6 +15,7 @@ import torch
 
 from stowplan_agent import inventory
 from stowplan_agent.calibration import disagreeing, marked
+from stowplan_agent.lifecycle import collector
 from stowplan_agent.lifecycle.errors import StartError
 from stowplan_agent.lifecycle.foreseen import Foresight
 from stowplan_agent.lifecycle.limits import device_reserve, too_small
@@ -28,6 +29,7 @@ from stowplan_agent.lifecycle.shortfall import Shortfall
 from stowplan_agent.lifecycle.survey import Survey, take_survey
 from stowplan_agent.transaction import Reference
 from stowplan_agent.weights import Timeline
+from stowplan_agent.weights.admission import collector_paused
 from stowplan_agent.weights.timeline import Stretch
 from stowplan_api.diffusion_deployment import Shape
 from stowplan_api.placement import Placement
@@ -97,13 +99,16 @@ class Preparation:
 
     def take_inventory(self) -> None:
         """Headers, configs and limits; refuse what cannot work before a weight is read."""
-        self._survey = take_survey(self.settings)
+        with collector_paused():  # the pipeline's libraries are imported here
+            self._survey = take_survey(self.settings)
 
     def load(self, choose: Choose | None = None) -> None:
         """Read the weights straight to where ``choose`` has them; where it has no opinion, to the seed placement."""
-        self._loaded = load(self.survey, self.settings, self._stopped, choose)
+        with collector_paused():
+            self._loaded = load(self.survey, self.settings, self._stopped, choose)
         if choose is None:
             self.settle()
+        collector.freeze()
 
     def settle(self) -> None:
         """Put everything into the seed placement, from wherever it is: here a start begins to measure."""
@@ -164,6 +169,7 @@ class Preparation:
             self._loaded.session.engine.close()
         if self._survey is not None:
             self._survey.accelerator.close()
+        collector.thaw()
 
     def _bounded(self) -> Shape:
         return bounded(self.settings.spec.workload.shapes[0], self.survey.contract)
