@@ -88,10 +88,14 @@ class Program:
             asyncio.create_task(worker.run(resync.listed), name=f"worker {number}")
             for number in range(self.settings.workers)
         ]
-        await _first(resync.listed, listing)
-        # What was listed is most of what is ever held, and no part of it refers to itself: nothing to collect there.
-        gc.collect()
-        gc.freeze()
+        # What is listed is most of what is ever held, and no part of it refers to itself: nothing to collect there.
+        gc.disable()
+        try:
+            await _first(resync.listed, listing)
+            gc.collect()
+            gc.freeze()
+        finally:
+            gc.enable()
 
     async def stop(self) -> None:
         """End the workers; a write that is under way is cancelled, and the next process repeats it if needed."""

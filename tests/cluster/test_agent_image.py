@@ -1,6 +1,6 @@
 """The agent's real image, without its heaviest layer: built by its Dockerfile, and serving on the local cluster.
 
-The layer that is left out (EXTRA="", 6 GiB of torch and what goes with it) is mounted from this machine's environment,
+The layer that is left out (EXTRAS="", 6 GiB of torch and what goes with it) is mounted from this machine's environment,
 at PYTHONPATH. Everything else is the image's own: interpreter, user, read-only root, scratch space, entry point, and
 the product itself. A release check of some minutes, as `test_images.py` is: `make images` runs it.
 """
@@ -41,7 +41,7 @@ def builder(local_cluster: Cluster) -> Builder:
     assert local_cluster.local is not None
     builder = Builder(local_cluster.local)
     builder.prepare()
-    assert NAME in local_cluster.load_image(builder.build(NAME, "node_agent/Dockerfile", "", EXTRA=""))
+    assert NAME in local_cluster.load_image(builder.build(NAME, "node_agent/Dockerfile", "", EXTRAS=""))
     return builder
 
 

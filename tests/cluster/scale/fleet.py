@@ -112,8 +112,8 @@ class Fleet:
             manifest["metadata"]["namespace"] = namespace
         await asyncio.gather(*(self._limited(self._client.apply(one, "user")) for one in manifests))
 
-    async def report(self, pod: SimulatedPod, phase: str, validated: bool, boot: str) -> None:
-        """One status of an agent."""
+    async def report(self, pod: SimulatedPod, phase: str, validated: bool, boot: str) -> float:
+        """One status of an agent; when it was sent, on the monotonic clock."""
         conditions = [
             {"type": type_, "status": "True" if validated else "False", "reason": reason, "message": ""}
             for type_, reason in (("Calibrated", "Reused"), ("Applied", "Proven"), ("Validated", "Proven"))
@@ -127,15 +127,14 @@ class Fleet:
             "metadata": {"namespace": pod.namespace, "name": pod.name},
             "status": status | {"observedGeneration": pod.generation, "conditions": conditions} | MEASURED,
         }
-        await self._limited(self._client.apply(manifest, Manager.AGENT, "status"))
+        return await self._limited(self._client.apply(manifest, Manager.AGENT, "status"))
 
     async def seconds_to_gate(self, pod: SimulatedPod, validated: bool) -> float:
         """Seconds from sending a report to seeing the gate say the same."""
         seen: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         pod.waits.append(("True" if validated else "False", seen))
-        began = time.monotonic()
-        await self.report(pod, "Ready" if validated else "Warm", validated, uuid.uuid4().hex)
-        return await seen - began
+        sent = await self.report(pod, "Ready" if validated else "Warm", validated, uuid.uuid4().hex)
+        return await seen - sent
 
     @property
     def booted(self) -> list[SimulatedPod]:
@@ -203,9 +202,11 @@ class Fleet:
         conditions = (raw.get("status") or {}).get("conditions") or ()
         self.ready[place] = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
-    async def _limited(self, work: Coroutine[Any, Any, Json]) -> None:
+    async def _limited(self, work: Coroutine[Any, Any, Json]) -> float:
         async with self._limit:
+            began = time.monotonic()
             await work
+            return began
 
     async def _watch(self, kind: Kind, see: Callable[[str, Json], None]) -> None:
         async for type_, raw in self._events(kind):
