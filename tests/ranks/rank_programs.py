@@ -28,6 +28,7 @@ def say_hello(seat: Seat) -> None:
     print("no end of line", end="")
     print("a complaint", file=sys.stderr)
     result([one.value for one in met])
+    assert take_seat() is None, "a program that a rank starts has no seat"
 
 
 def die_by(seat: Seat, rank: str, how: str) -> None:

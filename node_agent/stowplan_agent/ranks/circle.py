@@ -58,8 +58,8 @@ class Circle:
         """Bring a JSON value and open descriptors, and get every rank's, by rank; one's own descriptors as they are.
 
         Received descriptors are new ones of this process, which it must close. ``patience`` in seconds, if another than
-        the circle's. Raises `RankLost` for a rank that is
-        gone or does not come in time, `RanksError` for one that has come to another meeting.
+        the circle's. Raises `RankLost` for a rank that is gone or does not come in time, `RanksError` for one that has
+        come to another meeting.
         """
         message = json.dumps([name, value], separators=(",", ":")).encode()
         if len(message) > LONGEST or len(descriptors) > MOST_DESCRIPTORS:

@@ -6,7 +6,7 @@ import ctypes
 import os
 import signal
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -63,24 +63,25 @@ def environment(rank: int, ranks: int, descriptors: Sequence[int]) -> dict[str, 
     }
 
 
-def take_seat(variables: Mapping[str, str] = os.environ, *, patience: float = 60.0) -> Seat | None:
+def take_seat(variables: MutableMapping[str, str] = os.environ, *, patience: float = 60.0) -> Seat | None:
     """The seat of this process; None where no supervisor has started it. Asks the kernel to end it with its supervisor.
 
-    ``patience``: seconds that the ranks wait for one another when they meet. Raises `RanksError` for variables that do
-    not fit together.
+    The variables are taken out, for a program that this process starts has no seat. ``patience``: seconds that the
+    ranks wait for one another when they meet. Raises `RanksError` for variables that do not fit together.
     """
     if RANK not in variables:
         return None
+    given = {name: variables.pop(name, "") for name in (RANK, RANKS, DESCRIPTORS, SUPERVISOR)}
     try:
-        rank, ranks = int(variables[RANK]), int(variables[RANKS])
-        board, meeting, control, *peers = map(int, variables[DESCRIPTORS].split(","))
+        rank, ranks = int(given[RANK]), int(given[RANKS])
+        board, meeting, control, *peers = map(int, given[DESCRIPTORS].split(","))
         others = [other for other in range(ranks) if other != rank]
         sockets = {other: socket.socket(fileno=peer) for other, peer in zip(others, peers, strict=True)}
-        supervisor = int(variables[SUPERVISOR])
+        supervisor = int(given[SUPERVISOR])
         circle = Circle(rank, sockets, patience=patience)
         path = f"/proc/self/fd/{meeting}"
         seat = Seat(rank, Board(board, ranks), circle, socket.socket(fileno=control), path)
-    except (KeyError, ValueError, OSError) as error:
+    except (ValueError, OSError) as error:
         raise RanksError(f"{RANK} and its like are set by the supervisor and do not fit together: {error!r}") from error
     for descriptor in (board, meeting, control, *peers):
         os.set_inheritable(descriptor, False)

@@ -11,7 +11,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -63,6 +63,13 @@ class RandomStream:
         return mark
 
 
+class Seated(NamedTuple):
+    """Of a circle, what a link without meetings asks for."""
+
+    rank: int
+    ranks: int
+
+
 class RandomCard:
     """A device with a compute and a copy stream, as far as `Exchange` knows one, and its end of the link."""
 
@@ -71,7 +78,7 @@ class RandomCard:
         self.compute, self.copies = RandomStream(board), RandomStream(board)
         self.streams = [self.compute, self.copies]
         self.slots: list[torch.Tensor] = []
-        self.link = self._linked(link)(rank, board.ranks, lambda: self._new_stream(board), self.compute.record)
+        self.link = self._linked(link)(Seated(rank, board.ranks), lambda: self._new_stream(board), self.compute.record)
 
     def copy(self, destination: torch.Tensor, source: torch.Tensor, *, pinned: bool, after: Mark | None) -> Mark:
         if after is not None:
@@ -97,6 +104,9 @@ class RandomCard:
 
             def introduce(self, name: str, buffers: Any) -> list[list[PeerRegion]]:
                 return [[PeerRegion(rank, slot.nbytes, slot) for slot in card.slots] for rank, card in enumerate(cards)]
+
+            def _introduce(self, name: str, buffers: Any) -> list[list[PeerRegion]]:
+                return self.introduce(name, buffers)
 
             def region(self, buffer: torch.Tensor) -> PeerRegion:
                 return PeerRegion(self.rank, buffer.nbytes, buffer)

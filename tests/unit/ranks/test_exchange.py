@@ -182,8 +182,8 @@ def test_ranks_with_other_slots_do_not_start() -> None:
     members = crew(2)
     found = together(2, lambda rank: members[rank].ring(1 + rank))
     assert [str(error) for error in found] == [
-        "ring: rank 1 brought 2 buffers and this one 1",
-        "ring: rank 0 brought 1 buffers and this one 2",
+        "ring: rank 1 brought 2 buffers and rank 0 1",
+        "ring: rank 0 brought 1 buffers and rank 1 2",
     ]
     assert all(isinstance(error, RanksError) for error in found)
 
@@ -231,3 +231,16 @@ def test_the_rate_of_the_peer_link_is_measured_and_memory_given_back() -> None:
 
     assert together(2, run) == [pytest.approx(RATE, rel=1e-6)] * 2
     assert all(member.accelerator.counters().weights == 0 for member in members)
+
+
+def test_more_buffers_than_a_meeting_has_room_for_are_introduced_in_several() -> None:
+    members = crew(2)
+
+    def run(rank: int) -> list[int]:
+        member = members[rank]
+        buffers = [member.link.allocate(100 + number) for number in range(450)]
+        regions = member.link.introduce("shards", buffers)
+        member.link.part("shards", regions)
+        return [region.nbytes for region in regions[1 - rank]]
+
+    assert together(2, run) == [[100 + number for number in range(450)]] * 2

@@ -19,7 +19,7 @@ from stowplan_agent.ranks.board import ROW, Board, Turn
 from stowplan_agent.ranks.circle import Circle
 from stowplan_agent.ranks.errors import NoPeerAccess
 from stowplan_agent.ranks.peers import driver
-from stowplan_agent.ranks.peers.interface import PeerRegion, check_buffers
+from stowplan_agent.ranks.peers.interface import PeerRegion
 from stowplan_agent.ranks.peers.streams import StreamPeerLink
 
 
@@ -74,15 +74,13 @@ class CudaPeerLink(StreamPeerLink):
     def __init__(self, device: torch.device, circle: Circle, board: Board) -> None:
         """Locks the board for the device. Raises `driver.DriverError` where the driver refuses."""
         self._device = device
-        self._circle = circle
         self._board = board
         self._memory: dict[int, _DeviceMemory] = {}
         with torch.cuda.device(device):
             torch.cuda.synchronize(device)
             words = driver.expose(board.memory.ctypes.data, board.memory.nbytes)
         super().__init__(
-            circle.rank,
-            circle.ranks,
+            circle,
             lambda: CudaPeerStream(device, words),
             lambda: torch.cuda.current_stream(device).record_event(),
         )
@@ -102,12 +100,10 @@ class CudaPeerLink(StreamPeerLink):
             torch.cuda.synchronize(self._device)
             driver.give_back(memory.address)
 
-    def introduce(self, name: str, buffers: Sequence[torch.Tensor]) -> list[list[PeerRegion]]:
+    def _introduce(self, name: str, buffers: Sequence[torch.Tensor]) -> list[list[PeerRegion]]:
         """By handles of memory, over the circle's sockets; then all say whether they could open them."""
         own = [(base64.b64encode(driver.handle_of(buffer.data_ptr())).decode(), buffer.nbytes) for buffer in buffers]
         met = self._circle.meet(name, own)
-        for rank, contribution in enumerate(met):
-            check_buffers(name, rank, contribution, len(own))
         found: list[list[PeerRegion]] = [[] for _ in met]
         refused = None
         try:

@@ -25,7 +25,7 @@ from stowplan_agent.accelerators.emulated import POISON, EmulatedAccelerator
 from stowplan_agent.ranks.board import REMEMBERED, Board, Turn, reached
 from stowplan_agent.ranks.circle import Circle
 from stowplan_agent.ranks.errors import RankLost
-from stowplan_agent.ranks.peers.interface import PeerLink, PeerRegion, Turns, check_buffers
+from stowplan_agent.ranks.peers.interface import PeerLink, PeerRegion
 
 PEER_RATE: Final = 2.8e9
 """Bytes a second: seven times the emulated card's host link, as NVLink is on an H200 (388 to 55 GB/s)."""
@@ -48,9 +48,8 @@ class EmulatedPeerLink(PeerLink):
         patience: float = 60.0,
     ) -> None:
         """Starts two threads; `close` ends them."""
-        self.rank, self.ranks, self.turns = circle.rank, circle.ranks, Turns()
+        super().__init__(circle)
         self._accelerator = accelerator
-        self._circle = circle
         self._board = board
         self._rate, self._latency, self._patience = rate, latency, patience
         self._files: dict[int, int] = {}
@@ -77,7 +76,7 @@ class EmulatedPeerLink(PeerLink):
         with _disable_current_modes():
             buffer.fill_(POISON)
 
-    def introduce(self, name: str, buffers: Sequence[torch.Tensor]) -> list[list[PeerRegion]]:
+    def _introduce(self, name: str, buffers: Sequence[torch.Tensor]) -> list[list[PeerRegion]]:
         """By descriptors of the shared memory."""
         own = [buffer.nbytes for buffer in buffers]
         met = self._circle.meet(name, own, [self._files[buffer.data_ptr()] for buffer in buffers])
@@ -89,8 +88,6 @@ class EmulatedPeerLink(PeerLink):
                 memory = np.frombuffer(mmap.mmap(descriptor, nbytes, prot=mmap.PROT_READ), dtype=np.uint8)
                 os.close(descriptor)
                 found[rank].append(PeerRegion(rank, nbytes, memory))
-        for rank, contribution in enumerate(met):
-            check_buffers(name, rank, contribution, len(own))
         return found
 
     def region(self, buffer: torch.Tensor) -> PeerRegion:

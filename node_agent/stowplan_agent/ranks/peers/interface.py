@@ -14,13 +14,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import torch
 
 from stowplan_agent.accelerators import Event
-from stowplan_agent.ranks.circle import Contribution
+from stowplan_agent.ranks.circle import Circle
 from stowplan_agent.ranks.errors import RanksError
+
+AT_ONCE: Final = 200
+"""Buffers of a meeting: fewer than the descriptors, or the handles, that one has room for."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +51,11 @@ class Turns:
 class PeerLink(ABC):
     """One rank's end. Not thread-safe: the thread that runs the pipeline is the only one that uses it."""
 
-    rank: int
-    ranks: int
-    turns: Turns
+    def __init__(self, circle: Circle) -> None:
+        """``circle``: where buffers are introduced."""
+        self.rank, self.ranks = circle.rank, circle.ranks
+        self.turns = Turns()
+        self._circle = circle
 
     @abstractmethod
     def allocate(self, nbytes: int) -> torch.Tensor:
@@ -63,13 +68,27 @@ class PeerLink(ABC):
     def free(self, buffer: torch.Tensor) -> None:
         """Give a buffer of `allocate` back, after what is queued on this rank. No peer may have it any more."""
 
-    @abstractmethod
     def introduce(self, name: str, buffers: Sequence[torch.Tensor]) -> list[list[PeerRegion]]:
         """Give every peer access to these buffers of `allocate`; returns each rank's, by rank. All ranks meet here.
 
         Of this rank's own the list is empty. Raises, on all ranks, `NoPeerAccess` where one of them cannot reach
         another's memory, and `RanksError` for a rank that does not come or that brings another number of buffers.
         """
+        for rank, contribution in enumerate(self._circle.meet(name, len(buffers))):
+            if contribution.value != len(buffers):
+                raise RanksError(
+                    f"{name}: rank {rank} brought {contribution.value} buffers and rank {self.rank} {len(buffers)}"
+                )
+        found: list[list[PeerRegion]] = [[] for _ in range(self.ranks)]
+        for first in range(0, len(buffers), AT_ONCE):
+            some = self._introduce(f"{name}, from buffer {first}", buffers[first : first + AT_ONCE])
+            for regions, more in zip(found, some, strict=True):
+                regions.extend(more)
+        return found
+
+    @abstractmethod
+    def _introduce(self, name: str, buffers: Sequence[torch.Tensor]) -> list[list[PeerRegion]]:
+        """The same for no more buffers than a meeting has room for, and as many on all ranks."""
 
     @abstractmethod
     def region(self, buffer: torch.Tensor) -> PeerRegion:
@@ -101,9 +120,3 @@ class PeerLink(ABC):
     @abstractmethod
     def close(self) -> None:
         """Stop what the link started."""
-
-
-def check_buffers(name: str, rank: int, contribution: Contribution, count: int) -> None:
-    """Raises `RanksError` for a rank that came to `PeerLink.introduce` with another number of buffers."""
-    if len(contribution.value) != count:
-        raise RanksError(f"{name}: rank {rank} brought {len(contribution.value)} buffers and this one {count}")

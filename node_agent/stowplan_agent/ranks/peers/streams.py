@@ -19,7 +19,8 @@ import torch
 
 from stowplan_agent.accelerators import Event
 from stowplan_agent.ranks.board import Turn
-from stowplan_agent.ranks.peers.interface import PeerLink, PeerRegion, Turns
+from stowplan_agent.ranks.circle import Circle
+from stowplan_agent.ranks.peers.interface import PeerLink, PeerRegion
 
 
 class PeerStream(Protocol):
@@ -44,9 +45,9 @@ class PeerStream(Protocol):
 class StreamPeerLink(PeerLink):
     """The part of a link that is the same for all devices with streams; memory is what is left."""
 
-    def __init__(self, rank: int, ranks: int, new_stream: Callable[[], PeerStream], now: Callable[[], Event]) -> None:
+    def __init__(self, circle: Circle, new_stream: Callable[[], PeerStream], now: Callable[[], Event]) -> None:
         """``now``: an event at the present end of compute."""
-        self.rank, self.ranks, self.turns = rank, ranks, Turns()
+        super().__init__(circle)
         self._now = now
         self._gate, self._voice, self._peer = new_stream(), new_stream(), new_stream()
 

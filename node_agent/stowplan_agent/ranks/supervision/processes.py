@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -37,9 +38,8 @@ class RankProcess:
 
     def reap(self) -> int:
         """Its exit code, below 0 for a signal, once it is over. Ends what it has started, and leaves no zombie."""
-        code = self._process.wait()
-        self.send(9)
-        return code
+        self.send(signal.SIGKILL)  # while its process id is still its own
+        return self._process.wait()
 
     def close(self) -> None:
         """Close what the supervisor holds of it."""
@@ -76,7 +76,6 @@ def start_ranks(commands: Sequence[Sequence[str]], variables: Mapping[str, str],
             started.append(RankProcess(rank, process, ours))
     except BaseException:
         for one_started in started:
-            one_started.send(9)
             one_started.reap()
             one_started.close()
         raise

@@ -170,7 +170,6 @@ class Supervisor:
         """No orphan, no zombie, no line lost: also where the supervisor itself fails."""
         for rank in self._ranks:
             if rank.rank in self.fleet.running:
-                rank.send(signal.SIGKILL)
                 rank.reap()
         for output in self._outputs:
             output.pass_on()
