@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -188,7 +189,9 @@ def stream(cards: Cards, document: Figures) -> Figures:
 
 def streamed(cards: Cards, buffers: Sequence[Buffer], slot_count: int, piece_bytes: int) -> Figures:
     figures: Figures = {}
+    began = time.monotonic()
     exchange, slots = cards.exchange("stream", slot_count, piece_bytes)
+    figures["openSeconds"] = time.monotonic() - began
 
     def ahead(index: int, after: Event) -> Event:
         host = buffers[index % cards.layers]
@@ -208,9 +211,12 @@ def streamed(cards: Cards, buffers: Sequence[Buffer], slot_count: int, piece_byt
         beside = cards.seconds(lambda times=times: layers(times))
         figures[f"overCompute {share_of}"] = beside / max(alone, seconds)
         cards.meet(f"beside {share_of} measured")
+    cards.meet("stream measured")
+    began = time.monotonic()
     exchange.close()
     for slot in slots:
         cards.link.free(slot)
+    figures["closeSeconds"] = time.monotonic() - began
     return figures
 
 

@@ -78,13 +78,16 @@ class RandomCard:
         self.compute, self.copies = RandomStream(board), RandomStream(board)
         self.streams = [self.compute, self.copies]
         self.slots: list[torch.Tensor] = []
-        self.link = self._linked(link)(Seated(rank, board.ranks), lambda: self._new_stream(board), self.compute.record)
+        self.link = self._linked(link)(Seated(rank, board.ranks), lambda: self._new_stream(board))
 
     def copy(self, destination: torch.Tensor, source: torch.Tensor, *, pinned: bool, after: Mark | None) -> Mark:
         if after is not None:
             self.copies.wait(after)
         self.copies.move(destination, source)
         return self.copies.record()
+
+    def record(self) -> Mark:
+        return self.compute.record()
 
     def _new_stream(self, board: Board) -> RandomStream:
         self.streams.append(RandomStream(board))

@@ -79,16 +79,19 @@ class CudaPeerLink(StreamPeerLink):
         with torch.cuda.device(device):
             torch.cuda.synchronize(device)
             words = driver.expose(board.memory.ctypes.data, board.memory.nbytes)
-        super().__init__(
-            circle,
-            lambda: CudaPeerStream(device, words),
-            lambda: torch.cuda.current_stream(device).record_event(),
-        )
+        super().__init__(circle, lambda: CudaPeerStream(device, words))
 
     def allocate(self, nbytes: int) -> torch.Tensor:
-        """Memory of the driver's own: torch's allocator maps its segments in a way that has no handle."""
+        """Memory of the driver's own: torch's allocator maps its segments in a way that has no handle.
+
+        What that allocator keeps unused is given back first where the driver has no room, as it does for itself.
+        """
         with torch.cuda.device(self._device), torch.inference_mode(False):
-            memory = _DeviceMemory(nbytes)
+            try:
+                memory = _DeviceMemory(nbytes)
+            except torch.OutOfMemoryError:
+                torch.cuda.empty_cache()
+                memory = _DeviceMemory(nbytes)
             buffer = torch.as_tensor(memory, device=self._device)
         self._memory[buffer.data_ptr()] = memory
         return buffer

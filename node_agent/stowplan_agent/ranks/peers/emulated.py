@@ -99,9 +99,12 @@ class EmulatedPeerLink(PeerLink):
         self._peer.drain()
         self._circle.meet(f"{name}: over")
 
-    def free_of(self, turn: int, after: EmulatedEvent | None) -> EmulatedEvent:
-        """The host waits for the peers in truth; the event is computed."""
-        moment = self._accelerator.clock.compute if after is None else after.moment
+    def free_of(self, turn: int, after: Sequence[EmulatedEvent]) -> EmulatedEvent:
+        """The host waits for the peers, and for what was queued here before, in truth; the event is computed."""
+        moment = max((event.moment for event in after), default=0.0)
+        for event in after:
+            if event.done is not None:
+                event.done.wait()
         for peer in self._others() if turn else ():
             moment = max(moment, self._moment(peer, Turn.SWAPPED, turn))
             self._until(peer, Turn.SWAPPED, turn)

@@ -43,6 +43,8 @@ class Exchange:
         self._regions = link.introduce(name, slots)
         self._turn_of = [0] * len(self._slots)
         """The last turn of each slot: it may be written again once every rank has swapped that."""
+        self._end_of: list[Event] = [None] * len(self._slots)
+        """The last end of each slot: what nobody has computed with may still be on its way."""
 
     def close(self) -> None:
         """Give the peers' slots up; all ranks meet. This rank's own are its owner's to free."""
@@ -58,7 +60,7 @@ class Exchange:
         ranks, rank, buffer = self._link.ranks, self._link.rank, self._slots[slot]
         count = piece_count(host.nbytes, ranks, self._piece_bytes)
         parts = [pieces(one, count) for one in shares(host.nbytes, ranks)]
-        arrived = free = self._link.free_of(self._turn_of[slot], after)
+        arrived = free = self._free(slot, after)
         turns = self._link.turns.next(count)
         for turn, own in zip(turns, parts[rank], strict=True):
             if own.nbytes:
@@ -71,21 +73,21 @@ class Exchange:
                     source = self._regions[peer][slot]
                     self._link.pull(buffer[part.part], source, part.start, turn=turn, after=free)
         self._turn_of[slot] = turns[-1]
-        return self._link.swapped(turns[-1], arrived)
+        return self._ends(slot, self._link.swapped(turns[-1], arrived))
 
     def fetch_alone(self, slot: int, parts: Sequence[tuple[torch.Tensor, bool]], *, after: Event | None) -> Event:
         """Queue a layer that is not the peers' next one too: all of it over this rank's own link, without a turn.
 
         ``parts`` are its bytes in order, in runs that are pinned or not: no copy may cross from one kind to the other.
         """
-        free = self._link.free_of(self._turn_of[slot], after)
+        free = self._free(slot, after)
         start, end = 0, free
         for host, pinned in parts:
             if host.nbytes:
                 buffer = self._slots[slot][start : start + host.nbytes]
                 end = self._accelerator.copy(buffer, host, pinned=pinned, after=free)
                 start += host.nbytes
-        return end
+        return self._ends(slot, end)
 
     def assemble(
         self, slot: int, nbytes: int, own: PeerRegion, shards: Sequence[PeerRegion | None], *, after: Event | None
@@ -95,12 +97,21 @@ class Exchange:
         ``own`` is this rank's shard as a region of itself, ``shards`` those of all ranks, by rank, its own left out.
         """
         parts, buffer = shares(nbytes, self._link.ranks), self._slots[slot]
-        free = self._link.free_of(self._turn_of[slot], after)
+        free = self._free(slot, after)
         for peer in (self._link.rank, *self._others()):
             source = own if peer == self._link.rank else shards[peer]
             if parts[peer].nbytes and source is not None:
                 self._link.pull(buffer[parts[peer].part], source, 0, turn=0, after=free)
-        return self._link.swapped(0, free)
+        return self._ends(slot, self._link.swapped(0, free))
+
+    def _free(self, slot: int, after: Event | None) -> Event:
+        now = self._accelerator.record() if after is None else after
+        last = self._end_of[slot]
+        return self._link.free_of(self._turn_of[slot], [now] if last is None else [now, last])
+
+    def _ends(self, slot: int, end: Event) -> Event:
+        self._end_of[slot] = end
+        return end
 
     def _others(self) -> list[int]:
         """The peers, the next one first: so that no two ranks pull from the same one at once."""

@@ -99,8 +99,8 @@ class PeerLink(ABC):
         """Give up the access that `introduce` gave. All ranks meet: afterwards the buffers may be freed."""
 
     @abstractmethod
-    def free_of(self, turn: int, after: Event | None) -> Event:
-        """An event after ``after`` at which every peer has swapped ``turn`` too; a turn of 0 is that of no layer."""
+    def free_of(self, turn: int, after: Sequence[Event]) -> Event:
+        """An event after all of ``after`` at which every peer has swapped ``turn`` too; 0 is the turn of no layer."""
 
     @abstractmethod
     def fetched(self, turn: int, end: Event) -> None:

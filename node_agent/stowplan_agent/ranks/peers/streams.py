@@ -12,7 +12,7 @@ streams is tested on any machine, under every interleaving that chance comes to.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
@@ -45,15 +45,15 @@ class PeerStream(Protocol):
 class StreamPeerLink(PeerLink):
     """The part of a link that is the same for all devices with streams; memory is what is left."""
 
-    def __init__(self, circle: Circle, new_stream: Callable[[], PeerStream], now: Callable[[], Event]) -> None:
-        """``now``: an event at the present end of compute."""
+    def __init__(self, circle: Circle, new_stream: Callable[[], PeerStream]) -> None:
+        """Makes the three streams."""
         super().__init__(circle)
-        self._now = now
         self._gate, self._voice, self._peer = new_stream(), new_stream(), new_stream()
 
-    def free_of(self, turn: int, after: Event | None) -> Event:
+    def free_of(self, turn: int, after: Sequence[Event]) -> Event:
         """On the gate."""
-        self._gate.wait(self._now() if after is None else after)
+        for event in after:
+            self._gate.wait(event)
         for peer in range(self.ranks) if turn else ():
             if peer != self.rank:
                 self._gate.wait_word(peer, Turn.SWAPPED, turn)
