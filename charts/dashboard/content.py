@@ -62,7 +62,8 @@ def quantiles(name: str, by: str, selector: str, words: str) -> tuple[Query, ...
     keys = ", ".join(("le", *([by] if by else [])))
     return tuple(
         Query(
-            f"histogram_quantile({share}, sum by ({keys}) (rate({name}_bucket{{{selector}}}[{WINDOW}])))",
+            # A histogram that nothing came into has no quantile: the comparison leaves such a series out of the legend.
+            f"histogram_quantile({share}, sum by ({keys}) (rate({name}_bucket{{{selector}}}[{WINDOW}]))) > 0",
             f"p{100 * share:.0f} {words}".strip(),
         )
         for share in (0.5, 0.95, 0.99)
