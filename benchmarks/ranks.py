@@ -10,8 +10,8 @@ One process a GPU, as in a pod, under the agent's own supervisor. Every figure i
 - ``peer``: bytes a second from card to card, one way, both ways, and beside the host links.
 - ``lockstep``: fetch a share and swap, with a barrier of the hosts after every layer: needs nothing of the streams.
 - ``stream``: the same as the engine does it, by turns that the streams keep; ``ratio`` is to the rate of one link, all
-  of them being busy. With as much compute beside it, ``overCompute`` is seconds over the longer of the two. A ring opens
-  and closes with each interval of a request: ``openSeconds``, ``closeSeconds``.
+  of them being busy. With as much compute beside it, ``overCompute`` is seconds over the longer of the two. A ring
+  opens and closes with each interval of a request: ``openSeconds``, ``closeSeconds``.
 - ``assemble``: layers that lie in shards on the cards; ``overCompute`` is seconds over those of the compute alone.
 
 Bytes are compared after every part. Written anew after each part, so that one that fails leaves the others' figures.

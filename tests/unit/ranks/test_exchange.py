@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -36,6 +37,9 @@ class Rank:
     def ring(self, slots: int, piece_bytes: int = LAYER) -> tuple[Exchange, list[torch.Tensor]]:
         buffers = [self.link.allocate(LAYER) for _ in range(slots)]
         return Exchange("ring", buffers, self.accelerator, self.link, piece_bytes=piece_bytes), buffers
+
+    def copy_alone(self, source: torch.Tensor, buffer: torch.Tensor, free: Any) -> Any:
+        return self.accelerator.copy(buffer, source, pinned=True, after=free)
 
     def stream(self, count: int, compute: float, slots: int = 2, piece_bytes: int = LAYER) -> list[bool]:
         """Whether each of so many layers was whole, to the byte, when it ran."""
@@ -211,8 +215,8 @@ def test_a_layer_that_one_rank_alone_calls_for_comes_over_its_own_link_and_is_no
             member.accelerator.wait(exchange.stream(0, layer(number), pinned=True, after=None))
             right.append(torch.equal(slots[0], layer(number)))
             if rank == number % 2:
-                parts = [(layer(9)[:1000], False), (layer(9)[1000:], True)]
-                member.accelerator.wait(exchange.fetch_alone(0, parts, after=None))
+                copy = partial(member.copy_alone, layer(9))
+                member.accelerator.wait(exchange.alone(0, copy, after=None))
                 right.append(torch.equal(slots[0], layer(9)))
         exchange.close()
         return right

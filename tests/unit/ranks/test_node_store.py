@@ -117,6 +117,10 @@ def test_runs_of_a_buffer_say_what_this_rank_has_locked(rank: int, swaps: bool, 
     buffer.set_pinned(True)
     assert [pinned for _, pinned in buffer.runs] == locked
     assert torch.equal(torch.cat([run for run, _ in buffer.runs]), members[rank].sources[2].all)
+    accelerator = members[rank].accelerator
+    device = accelerator.allocate(buffer.tensor.nbytes)
+    accelerator.wait(buffer.copy_to(device, accelerator, accelerator.record()))
+    assert torch.equal(device, members[rank].sources[2].all)
 
 
 def test_what_lies_on_the_devices_is_read_back_once_between_all_ranks() -> None:

@@ -68,7 +68,9 @@ def _queue(
     if way == "stream":
         return exchange.stream(slot, bytes_of, pinned=True, after=after)
     if way == "alone":
-        return exchange.fetch_alone(slot, [(bytes_of[:700], True), (bytes_of[700:], False)], after=after)
+        return exchange.alone(
+            slot, lambda buffer, free: card.copy(buffer, bytes_of, pinned=True, after=free), after=after
+        )
     regions = [card.link.region(bytes_of[share(LAYER, ranks, peer).part]) for peer in range(ranks)]
     others = [None if peer == rank else region for peer, region in enumerate(regions)]
     return exchange.assemble(slot, LAYER, regions[rank], others, after=after)

@@ -9,7 +9,7 @@ shards that lie on the devices: no host link at all. Which bytes are whose is sa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import torch
@@ -75,19 +75,12 @@ class Exchange:
         self._turn_of[slot] = turns[-1]
         return self._ends(slot, self._link.swapped(turns[-1], arrived))
 
-    def fetch_alone(self, slot: int, parts: Sequence[tuple[torch.Tensor, bool]], *, after: Event | None) -> Event:
-        """Queue a layer that is not the peers' next one too: all of it over this rank's own link, without a turn.
+    def alone(self, slot: int, copy: Callable[[torch.Tensor, Event], Event], *, after: Event | None) -> Event:
+        """Queue a layer that is not the peers' next one too, over this rank's own link, and without a turn.
 
-        ``parts`` are its bytes in order, in runs that are pinned or not: no copy may cross from one kind to the other.
+        ``copy`` is given the slot and the event at which it is free, and returns the event at which the layer is whole.
         """
-        free = self._free(slot, after)
-        start, end = 0, free
-        for host, pinned in parts:
-            if host.nbytes:
-                buffer = self._slots[slot][start : start + host.nbytes]
-                end = self._accelerator.copy(buffer, host, pinned=pinned, after=free)
-                start += host.nbytes
-        return self._ends(slot, end)
+        return self._ends(slot, copy(self._slots[slot], self._free(slot, after)))
 
     def assemble(
         self, slot: int, nbytes: int, own: PeerRegion, shards: Sequence[PeerRegion | None], *, after: Event | None

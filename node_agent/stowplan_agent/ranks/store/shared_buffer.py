@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from stowplan_agent.accelerators import Accelerator
+from stowplan_agent.accelerators import Accelerator, Event
 from stowplan_agent.ranks.shares import Share
 from stowplan_agent.ranks.store.mapping import Mapping, inherit, protect
 from stowplan_agent.weights.ledger import Ledger, Tier
@@ -42,6 +42,14 @@ class SharedBuffer:
     def pinned(self) -> bool:
         """Whether the driver has locked what this rank fetches."""
         return self._unlock is not None
+
+    def copy_to(self, buffer: torch.Tensor, accelerator: Accelerator, after: Event | None) -> Event:
+        """Queue a copy of all bytes over this rank's own link: run by run, for no copy may cross where locking ends."""
+        start, end = 0, after
+        for run, pinned in self.runs:
+            end = accelerator.copy(buffer[start : start + run.nbytes], run, pinned=pinned, after=after)
+            start += run.nbytes
+        return end
 
     @property
     def runs(self) -> list[tuple[torch.Tensor, bool]]:
