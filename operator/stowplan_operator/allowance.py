@@ -42,13 +42,17 @@ class Allowances:
     def __init__(self) -> None:
         self.events = Allowance(40, timedelta(seconds=30))
         """By pod."""
-        self.gates = Allowance(30, timedelta(seconds=10))
-        """By pod: to open one, or to change its words."""
+        self.openings = Allowance(30, timedelta(seconds=10))
+        """By pod."""
+        self.words = Allowance(30, timedelta(seconds=10))
+        """By pod: what a gate says while it stays as it is. Apart, so that no tale of progress holds up an opening."""
         self.statuses = Allowance(60, timedelta(seconds=1))
         """By deployment."""
 
-
-def closes(write: GateWrite) -> bool:
-    """Whether the gate is not known to be closed before this write, and is after it."""
-    old = write.patch.pod.gate
-    return not write.patch.gate.open and (old is None or old.status != "False")
+    def of_gate(self, write: GateWrite) -> Allowance | None:
+        """What a write of a gate is held to; None where it closes one that is not known to be closed."""
+        old = write.patch.pod.gate
+        before = None if old is None else old.status
+        if write.patch.gate.open:
+            return self.words if before == "True" else self.openings
+        return self.words if before == "False" else None

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from stowplan_api.conditions import shorten
 from stowplan_api.contract import Manager
-from stowplan_operator.allowance import Allowances, closes
+from stowplan_operator.allowance import Allowances
 from stowplan_operator.client import ApiError, Client
 from stowplan_operator.decide import ChildWrite, Decision, GateWrite
 from stowplan_operator.differences import would_change
@@ -105,10 +105,9 @@ class Writer:
 
     async def _gate(self, outcome: Outcome, write: GateWrite, landed: list[GateWrite]) -> None:
         pod = write.patch.pod
-        if not closes(write):
-            if outcome.waits(self._allowances.gates, pod.uid, self._now()):
-                return
-            self._allowances.gates.take(pod.uid, self._now())
+        allowance = self._allowances.of_gate(write)
+        if allowance is not None and outcome.waits(allowance, pod.uid, self._now()):
+            return
         try:
             patched = await self._client.patch_status(POD, pod.namespace, pod.name, write.patch.body, Manager.GATE)
         except ApiError as error:
@@ -120,6 +119,8 @@ class Writer:
             raise
         self._observed.put(POD, patched)
         outcome.writes += 1
+        if allowance is not None:
+            allowance.take(pod.uid, self._now())
         if write.validated_at is not None:
             self._gate_opened((self._now() - write.validated_at).total_seconds())
         landed.append(write)
@@ -183,8 +184,8 @@ class Writer:
         uid = manifest["metadata"]["uid"]
         if not takes_back and outcome.waits(self._allowances.statuses, uid, self._now()):
             return
-        self._allowances.statuses.take(uid, self._now())
         applied = await self._client.apply(manifest, Manager.STATUS, "status")
+        self._allowances.statuses.take(uid, self._now())
         self._observed.put(DIFFUSION_DEPLOYMENT, applied)
         outcome.writes += 1
 

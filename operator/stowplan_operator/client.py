@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from kubernetes.aio import config
@@ -166,9 +168,20 @@ async def connect(kubeconfig: str = "", count: Callable[[str, str], None] = lamb
             raise NoClusterError(
                 f"no cluster to connect to: this is no pod, and the kubeconfig is unusable ({error}); set KUBECONFIG"
             ) from None
+    # Looked up once: aiohttp would ask the environment and a .netrc before each request, in two threads.
+    configuration.proxy = configuration.proxy or environments_proxy(configuration.host)
+    configuration.client_session_kwargs = {"trust_env": False}
     api = ApiClient(configuration)
     api.user_agent = f"stowplan-operator/{installed_version()}"
     return Client(api, count)
+
+
+def environments_proxy(server: str) -> str | None:
+    """The proxy that HTTPS_PROXY and NO_PROXY name for a URL; None for none."""
+    url = urlsplit(server)
+    if not url.hostname or proxy_bypass(url.hostname):
+        return None
+    return getproxies().get(url.scheme)
 
 
 def _refused(status: int, data: bytes, retry_after: str | None) -> ApiError:

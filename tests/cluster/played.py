@@ -108,6 +108,7 @@ class Operator:
             "STOWPLAN_RESYNC_SECONDS": str(resync_seconds),
             "STOWPLAN_LIVENESS_PORT": str(self._liveness),
             "STOWPLAN_METRICS_PORT": str(self._metrics),
+            "MALLOC_ARENA_MAX": "2",  # As in its image.
         }
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from kubernetes.aio.client import ApiClient, Configuration
 
-from stowplan_operator.client import PAGE, ApiError, Client
+from stowplan_operator.client import PAGE, ApiError, Client, environments_proxy
 from stowplan_operator.kinds import CONFIG_MAP, POD
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -123,3 +123,25 @@ def test_nobody_listening_is_no_answer() -> None:
         await client.close()
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, None),
+        ({"https_proxy": "http://proxy:3128"}, "http://proxy:3128"),
+        ({"http_proxy": "http://proxy:3128"}, None),
+        ({"https_proxy": "http://proxy:3128", "no_proxy": "10.96.0.1,.svc"}, None),
+        ({"https_proxy": "http://proxy:3128", "no_proxy": "*"}, None),
+        ({"https_proxy": "http://proxy:3128", "no_proxy": "example.com"}, "http://proxy:3128"),
+    ],
+)
+def test_a_proxy_of_the_environment_is_used_where_it_is_meant(
+    environment: dict[str, str], expected: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "https_proxy", "no_proxy", "all_proxy"):
+        for spelling in (name, name.upper()):
+            monkeypatch.delenv(spelling, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert environments_proxy("https://10.96.0.1:443") == expected
