@@ -165,16 +165,8 @@ def main(checkpoint: str) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder, address = Path(name), f"127.0.0.1:{free_port()}"
         command = [str(Path(sys.executable).with_name("stowplan")), "agent", checkpoint, "--shape", "square=32x32@2"]
-        command += [
-            "--accelerator",
-            "emulated",
-            "--device-memory",
-            "24Mi",
-            "--device-reserve",
-            "1Mi",
-            "--dtype",
-            "float32",
-        ]
+        command += ["--accelerator", "emulated", "--device-memory", "24Mi", "--device-reserve", "1Mi"]
+        command += ["--host-memory", "3Gi", "--dtype", "float32"]
         log = folder / "log"
         process = subprocess.Popen([*command, "--port", address.rpartition(":")[2]], stdout=log.open("w"),
                                    stderr=subprocess.STDOUT, env=os.environ)  # fmt: skip
