@@ -37,10 +37,12 @@ def page() -> str:
 
 def _members(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
     """Value and text of each member; a text is the string that follows it."""
-    body = node.body
-    for place, statement in enumerate(body):
-        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant):
-            after = body[place + 1] if place + 1 < len(body) else None
-            told = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
-            text = str(after.value.value) if told else ""  # type: ignore[union-attr]
-            yield f"`{statement.value.value}`", text.replace("``", "`")
+    texts = [*node.body[1:], None]
+    for statement, after in zip(node.body, texts, strict=True):
+        if isinstance(statement, ast.Assign):
+            yield f"`{ast.literal_eval(statement.value)}`", _text(after).replace("``", "`")
+
+
+def _text(statement: ast.stmt | None) -> str:
+    value = statement.value if isinstance(statement, ast.Expr) else None
+    return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else ""

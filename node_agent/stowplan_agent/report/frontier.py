@@ -125,12 +125,19 @@ def frontier(
 
 
 def frontier_around(record: CalibrationRecord, count: int = AROUND) -> Frontier:
-    """The frontier of ``record`` over a few sizes, from too small to all resident, its own card among them."""
-    here = min(rank.capacity_bytes for rank in record.ranks)
+    """The frontier of ``record`` over a few sizes, from too small to all resident, its own card among them.
+
+    Only seconds: nothing is solved in full, which is what takes long, so no point says what stays on the card.
+    """
+    here, whole = min(rank.capacity_bytes for rank in record.ranks), full_size(record)
     least, most = default_range(record)
     # A model far smaller than any card would be a step at the left edge of an empty picture.
-    most = max(min(most, 2 * full_size(record)), here)
-    return frontier(record, (*even_sizes(min(least, here), most, count), here))
+    most = max(min(most, 2 * whole), here)
+    cards = sizes_of_cards(min(least, here), most)
+    every = sorted({*even_sizes(min(least, here), most, count), *cards, here})
+    seconds = seconds_by_memory(record, every)
+    points = tuple(Point(size, seconds[size], cards.get(size, ())) for size in every)
+    return Frontier(record, points, smallest_size(record), whole)
 
 
 def _held(record: CalibrationRecord, plan: Plan | None) -> tuple[Held, ...]:
