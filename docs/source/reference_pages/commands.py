@@ -14,8 +14,8 @@ from stowplan_agent.cli.lessons import EXAMPLES, EXIT_CODES
 INTRODUCTION = """# Commands
 
 Made from the program. `stowplan --install-completion` completes commands and options in bash, zsh and fish; kubectl
-finds the same program as `kubectl stowplan`. The bare install plans and reports; `stowplan[cluster]` asks clusters,
-`stowplan[agent]` measures and serves.
+finds the same program as `kubectl stowplan`, and completes that too. The bare install plans and reports;
+`stowplan[cluster]` asks clusters, `stowplan[agent]` measures and serves.
 
 ![stowplan status in a terminal](../pictures/status.svg)
 """

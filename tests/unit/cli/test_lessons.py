@@ -14,6 +14,7 @@ import typer
 from typer.testing import CliRunner
 
 from stowplan_agent.cli import PLUGIN, app
+from stowplan_agent.cli.kubectl_completion import complete
 from stowplan_agent.cli.lessons import EXAMPLES, EXIT_CODES
 from stowplan_api.contract import ROLLBACK_FAILED_EXIT
 
@@ -61,6 +62,20 @@ def test_a_shell_completes_commands_and_options(shell: str) -> None:
     done = CliRunner().invoke(app, [], env=environment, prog_name="stowplan")
     assert "status" in done.output and "report" not in done.output
     assert "--show-completion" in CliRunner().invoke(app, ["--help"]).output
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"), [(["sta"], ["status"]), (["status", "--on"], ["--once"]), (["report", "r.j"], [])]
+)
+def test_kubectl_completes_its_plug_in(
+    words: list[str], offered: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("_STOWPLAN_COMPLETE", "COMP_WORDS", "COMP_CWORD"):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/kubectl_complete-stowplan", *words])
+    complete()
+    *candidates, directive = capsys.readouterr().out.splitlines()
+    assert (candidates, directive) == (offered, ":0")
 
 
 def test_kubectl_finds_it_and_it_calls_itself_so(
