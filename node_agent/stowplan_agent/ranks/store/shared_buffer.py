@@ -60,6 +60,11 @@ class SharedBuffer:
         return [(run, run is own) for run in (before, own, after) if run.nbytes]
 
     @property
+    def counted(self) -> torch.Tensor:
+        """What this rank's ledger has of it: its share."""
+        return self.tensor[self.own.part]
+
+    @property
     def sealed(self) -> bool:
         """Whether writing to it ends the process: once it is filled."""
         return self._sealed
