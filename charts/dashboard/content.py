@@ -6,55 +6,13 @@ agent (tests/unit/dashboards, tests/pipelines). The label diffusion_deployment c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
+
+from dashboard.panels import Mark, Panel, Query, Row
 
 PODS: Final = 'namespace=~"$namespace", diffusion_deployment=~"$deployment", pod=~"$pod"'
 """What the variables choose, as a selector of the serving pods' metrics."""
 WINDOW: Final = "$__rate_interval"
-
-Look = Literal["lines", "stack", "bars", "stat", "gauge"]
-
-
-@dataclass(frozen=True)
-class Query:
-    """One query and what its series are called."""
-
-    expr: str
-    legend: str
-    limit: bool = False
-    """A limit, drawn as a line above a stack and not part of it."""
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One question, and its answer. ``unit`` is Grafana's name of it; ``width`` of 24 columns."""
-
-    title: str
-    about: str
-    unit: str
-    queries: tuple[Query, ...]
-    look: Look = "lines"
-    width: int = 12
-    optional: bool = False
-    """Its metrics come from somebody else, who need not be there."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """Panels that belong together."""
-
-    title: str
-    panels: tuple[Panel, ...]
-
-
-@dataclass(frozen=True)
-class Mark:
-    """An annotation: a moment, drawn through every panel."""
-
-    name: str
-    expr: str
-    colour: str
 
 
 def quantiles(name: str, by: str, selector: str, words: str) -> tuple[Query, ...]:
@@ -121,8 +79,7 @@ ROWS: Final = (
                   "ours is of another process, or of the driver.", "bytes",
                   (Query(f"sum by (pod) ({INFO} * on (UUID) group_left () "
                          "(max by (UUID) (DCGM_FI_DEV_FB_USED) * 1048576))", "{{pod}} by DCGM"),
-                   Query(f"sum by (pod) (stowplan_device_memory_bytes{{{PODS}, kind=\"used\"}})", "{{pod}} by us")),
-                  optional=True),
+                   Query(f"sum by (pod) (stowplan_device_memory_bytes{{{PODS}, kind=\"used\"}})", "{{pod}} by us"))),
         ),
     ),
     Row(

@@ -12,7 +12,8 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import common as words
 from grafana_foundation_sdk.models import dashboard as parts
 
-from dashboard.content import MARKS, ROWS, VARIABLES, Panel, Query
+from dashboard.content import MARKS, ROWS, VARIABLES
+from dashboard.panels import Panel, Query
 
 UID: Final = "stowplan"
 PROMETHEUS: Final = parts.DataSourceRef("prometheus", "${datasource}")

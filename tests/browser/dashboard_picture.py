@@ -23,7 +23,8 @@ from xml.sax.saxutils import escape
 import httpx
 from pictures import shoot
 
-from dashboard.content import MARKS, ROWS, Panel
+from dashboard.content import MARKS, ROWS
+from dashboard.panels import Panel
 from scraping import Prometheus, free_port, prometheus, until
 
 SHOWN: Final = ("Device memory by component", "Planned against used", "Host memory locked against its budget",

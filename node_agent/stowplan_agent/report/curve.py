@@ -123,7 +123,7 @@ class _Curve:
         return [*parts, element("text", words, x=x + 14, y=y - 12, class_="strong halo")]
 
     def mark(self, size: int) -> list[str]:
-        """The card that the record is of: a line down from where its requests are."""
+        """The card that the record is of: a line through the picture, and a spot where its requests are."""
         if not self.least <= size <= self.most:
             return []
         x = self.x(size)

@@ -30,7 +30,7 @@ def _pod(name: str, message: str, placement: Json) -> dict[str, Any]:
     status = read_status(placement)
     homes = {part.name: f"{part.mode}, {part.resident_layers} of {part.layers} layers resident" if part.layers else
              part.mode for part in status.components}  # fmt: skip
-    why = reasons_of(status) if status.phase != "RolledBack" else {}
+    why = reasons_of(status)
     return {
         "name": name,
         "phase": status.phase,

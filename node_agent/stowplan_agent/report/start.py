@@ -50,7 +50,7 @@ def proof_rows(status: ResidencyPlacementStatus) -> list[tuple[str, str, str, st
     if proof is None:
         return []
     rows = []
-    if plan is not None and status.phase != "RolledBack":  # what serves then is another placement than the plan's
+    if plan is not None and plan_serves(status):
         promised, measured = plan.predicted_peak_bytes, proof.peak_bytes
         rows.append(("highest peak of device memory", size(promised), size(measured), off(promised, measured)))
     before, now = proof.reference_milliseconds / 1000, proof.milliseconds / 1000
@@ -59,6 +59,11 @@ def proof_rows(status: ResidencyPlacementStatus) -> list[tuple[str, str, str, st
     bits = "the same" if proof.bit_equal else "not the same bits"
     rows.append(("its output, bit for bit", "the same", bits, "" if proof.bit_equal else "differs"))
     return rows
+
+
+def plan_serves(status: ResidencyPlacementStatus) -> bool:
+    """Whether what is in force is what the plan in the status describes."""
+    return status.plan is not None and status.plan.kept is None and status.phase != "RolledBack"
 
 
 def off(promised: float, measured: float) -> str:
@@ -79,8 +84,14 @@ def state_sentence(status: ResidencyPlacementStatus) -> str:
     """Where this boot is, for the top of a page."""
     ready = find(status.conditions, PlacementCondition.READY)
     why = f": {ready.message}" if ready is not None and ready.status != "True" and ready.message else ""
+    kept = status.plan.kept if status.plan is not None else None
+    stead = (
+        f"; in the plan's stead serves: {kept}"
+        if kept
+        else ": the planned placement was proven in this boot and serves."
+    )
     words = {
-        "Ready": "Ready: the planned placement was proven in this boot and serves.",
+        "Ready": f"Ready{stead}",
         "RolledBack": "Rolled back: the plan did not prove itself, and the last good placement serves.",
         "Failed": f"Failed{why or ': nothing was proven, and nothing serves.'}",
     }
@@ -96,7 +107,7 @@ def rollback_rows(status: ResidencyPlacementStatus) -> list[tuple[str, str, str,
 
 
 def reasons_of(status: ResidencyPlacementStatus) -> dict[str, str]:
-    """Why each component is where it is, as the plan's lines in the status say it."""
-    lines = status.plan.explanations if status.plan is not None else ()
+    """Why each component is where it is, in the words of the plan; none where that plan does not serve."""
+    lines = status.plan.explanations if status.plan is not None and plan_serves(status) else ()
     pairs = (line.partition(": ") for line in lines)
     return {name: why.partition("; ")[2] or why for name, colon, why in pairs if colon}

@@ -78,6 +78,9 @@ def test_only_what_is_the_same_on_both_sides_is_compared() -> None:
     after = proof_rows(status(phase="RolledBack", plan=PLAN, validation=PROOF))
     assert [row[0] for row in after] == [request[0], bits[0]], "what serves is not what the plan promised"
     assert proof_rows(status(plan=PLAN)) == []
+    kept = status(plan=PLAN | {"kept": "the seed placement: the plan is no faster"}, validation=PROOF)
+    assert [row[0] for row in proof_rows(kept)] == [request[0], bits[0]] and reasons_of(kept) == {}
+    assert state_sentence(kept) == "Ready; in the plan's stead serves: the seed placement: the plan is no faster"
 
 
 @pytest.mark.parametrize(
