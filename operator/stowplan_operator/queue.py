@@ -1,7 +1,8 @@
 """The work queue: each key at most once in it, never with two workers at once, and failed keys later and later.
 
 The same three rules as client-go's workqueue. A key that arrives while it is worked on is worked on again afterwards,
-so no change is lost; a hundred events of one deployment that arrive together cost one reconcile.
+so no change is lost; a hundred events of one deployment that arrive together cost one reconcile. And one rule more:
+what a full list asks for, every deployment at once, comes after what has happened.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from stowplan_operator.observed import Key
 
 FIRST_DELAY: Final = 0.2
 LONGEST_DELAY: Final = 60.0
+_IN_BETWEEN: Final = 16
+"""Keys of events after which one of a full list has its turn, however many more there are."""
 
 
 class WorkQueue:
@@ -21,6 +24,8 @@ class WorkQueue:
 
     def __init__(self) -> None:
         self._waiting: deque[Key] = deque()
+        self._listed: dict[Key, None] = {}
+        self._since_listed = 0
         self._dirty: set[Key] = set()
         self._working: set[Key] = set()
         self._failures: dict[Key, int] = {}
@@ -31,24 +36,45 @@ class WorkQueue:
     def __len__(self) -> int:
         return len(self._dirty)
 
-    def add(self, key: Key) -> None:
-        """Ask for a reconcile. A key that the server asked to hold comes when that time is over, and not before."""
-        if key in self._dirty or key in self._held:
+    def add(self, key: Key, *, listed: bool = False) -> None:
+        """Ask for a reconcile. A key that the server asked to hold comes when that time is over, and not before.
+
+        ``listed``: nothing is known to have happened to it, so it may wait for those to which something has.
+        """
+        if key in self._held:
+            return
+        if key in self._dirty:
+            if not listed and key in self._listed:
+                del self._listed[key]
+                self._waiting.append(key)
             return
         self._dirty.add(key)
-        if key not in self._working:
+        if key in self._working:
+            return
+        if listed:
+            self._listed[key] = None
+        else:
             self._waiting.append(key)
-            self._arrived.set()
+        self._arrived.set()
 
     async def get(self) -> Key:
         """Wait for the next key; `done` must follow."""
-        while not self._waiting:
+        while not self._waiting and not self._listed:
             self._arrived.clear()
             await self._arrived.wait()
-        key = self._waiting.popleft()
+        key = self._next()
         self._dirty.discard(key)
         self._working.add(key)
         self._cancel(key)
+        return key
+
+    def _next(self) -> Key:
+        if self._waiting and (not self._listed or self._since_listed < _IN_BETWEEN):
+            self._since_listed += 1
+            return self._waiting.popleft()
+        self._since_listed = 0
+        key = next(iter(self._listed))
+        del self._listed[key]
         return key
 
     def done(self, key: Key) -> None:

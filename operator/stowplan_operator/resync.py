@@ -83,7 +83,7 @@ class Resync:
             self._freshness.heard(kind)
             self._metrics.objects.labels(kind=kind.kind).set(self._observed.count(kind))
         for key in self._observed.deployments():
-            self._queue.add(key)
+            self._queue.add(key, listed=True)
         if not self.listed.is_set():
             _logger.info("Listed everything for the first time.")
             self.listed.set()
