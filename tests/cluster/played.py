@@ -81,7 +81,7 @@ def operators_kubeconfig(cluster: Cluster, namespace: str, path: Path, *, everyw
     }
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "operator"}}
     cluster.apply(account, role, binding, namespace=namespace)
-    token = cluster.kubectl("-n", namespace, "create", "token", "operator", "--duration=1h").strip()
+    token = cluster.kubectl("-n", namespace, "create", "token", "operator", "--duration=12h").strip()
     kubeconfig = yaml.safe_load(cluster.kubectl("config", "view", "--raw", "--minify", "--flatten"))
     kubeconfig["users"] = [{"name": kubeconfig["users"][0]["name"], "user": {"token": token}}]
     path.write_text(yaml.safe_dump(kubeconfig))
