@@ -56,9 +56,9 @@ class Desk:
 
     def enter(self) -> ServingDefaults:
         """The defaults, for a request that may enter. Raises ApiError (503) before Ready, and while stopping."""
-        if self._queue.is_shut:
-            raise stopping()
         state = self._door.state
+        if self._queue.is_shut and state.phase != "Failed":  # one that failed stays, and its reason says more
+            raise stopping()
         defaults = self.known()
         if not state.open or defaults is None:
             raise not_ready(state.phase, state.message)

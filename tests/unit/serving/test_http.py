@@ -22,7 +22,7 @@ from stowplan_agent.serving.errors import ApiError
 from stowplan_agent.serving.metrics import AgentMetrics
 from stowplan_agent.serving.queue import RequestQueue
 from stowplan_agent.serving.requests import GenerationRequest, Refused
-from stowplan_agent.serving.server import ServerError, start_server
+from stowplan_agent.serving.server import ServerError, listen, start_server
 
 DEADLINE = 20.0
 
@@ -260,6 +260,14 @@ def test_the_openapi_document_names_every_field(videos: Any) -> None:
 def test_a_port_that_is_taken_is_one_sentence(videos: Any) -> None:
     with pytest.raises(ServerError, match=rf"port {videos.port} cannot be listened on .*spec\.serving\.port"):
         start_server(create_app(Door(), RequestQueue(), AgentMetrics(), lambda: None), videos.port)
+
+
+def test_a_connection_holds_nothing_back() -> None:
+    """Head and body of an answer are two packets; held back, the second waits 40 ms for the first to be confirmed."""
+    with listen(0) as listener, socket.create_connection(("127.0.0.1", listener.getsockname()[1])):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_stopping_ends_an_open_request_and_frees_the_port(pipeline: Any, image_defaults: Any) -> None:

@@ -58,3 +58,12 @@ def test_the_model_may_become_known_later() -> None:
 
 def test_models(videos: Any) -> None:
     assert [model["id"] for model in videos.client.get("/v1/models").json()["data"]] == ["tiny-wan"]
+
+
+def test_a_server_that_failed_while_it_served_says_why(videos: Any) -> None:
+    videos.door.phase = "Failed"
+    videos.door.close("the seed placement did not prove itself")
+    assert videos.queue.stop(DEADLINE)
+    answer = videos.client.post("/v1/videos", json={"prompt": "a"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "not_ready")
+    assert "phase Failed): the seed placement did not prove itself" in answer.json()["error"]["message"]

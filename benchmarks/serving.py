@@ -1,0 +1,223 @@
+"""What HTTP costs: requests through the server against the same requests run directly on the pipeline, in pairs.
+
+    python benchmarks/serving.py [--pairs 60] [--output results/...json]
+
+One agent a kind starts on a tiny real diffusers pipeline and the emulated card, as it does in tests. Each pair runs one
+request twice, by ``Service.run`` and by a client with an open connection, in turns which first; client, server and
+pipeline share a process, so the client's own work counts against the server. Images are one POST, whose answer has the
+PNG in base64. Videos are three requests: create, follow the events to the end, fetch the MP4; what its encoder takes is
+measured beside and left out, as the direct run has no file at its end.
+
+- ``seconds`` and ``cpu``: of the clock on the wall, and of the process. ``direct`` and ``http`` are medians, ``ratio``
+  is ``http`` over ``direct``, ``overheadMs`` the median of the differences within pairs, with its quartiles.
+- ``aloneMs``: the same requests over HTTP with a pipeline that has its result at once: what HTTP takes by itself, which
+  also a machine tells whose requests differ by more than that. Quartiles beside the median.
+- ``allowedMs``: 5 ms, or 1 % of ``direct`` where that is more.
+- ``claims``: whether ``aloneMs`` and the median overhead on the wall are at most what is allowed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import importlib.util
+import io
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+from result import heading, say, write
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+ALLOWED_SECONDS, ALLOWED_SHARE = 0.005, 0.01
+KINDS = {"image": ("tiny-flux", "24Mi", "32x32@1"), "video": ("tiny-wan", "40Mi", "32x32x1@1")}
+PROMPT = "a red kite over the dunes"
+
+
+@dataclass(frozen=True)
+class Took:
+    """Seconds of one request on the wall, and of the process."""
+
+    seconds: float
+    cpu: float
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One request both ways."""
+
+    direct: Took
+    http: Took
+
+
+@contextmanager
+def agent(model: str, card: str, shape: str, folder: Path) -> Iterator[tuple[Any, int, list[Any]]]:
+    """A started agent: its service, the port of its server, and where a result is put that every request gets."""
+    from stowplan_agent.cli.specification import local_spec
+    from stowplan_agent.cluster.boot import new_agent
+    from stowplan_agent.cluster.local import LocalReporter
+    from stowplan_agent.inventory.frames import frame_contract
+    from stowplan_agent.lifecycle import Progress, StartSettings, Startup
+    from stowplan_agent.lifecycle.service import Service, serving_defaults
+    from stowplan_agent.lifecycle.threads import limit_threads
+    from stowplan_agent.serving.app import create_app
+    from stowplan_agent.serving.door import Door
+    from stowplan_agent.serving.metrics import AgentMetrics
+    from stowplan_agent.serving.queue import RequestQueue
+    from stowplan_agent.serving.server import start_server
+
+    limit_threads()
+    spec_of = importlib.util.spec_from_file_location("tiny_models", EXAMPLES / "tiny_models.py")
+    assert spec_of is not None and spec_of.loader is not None
+    program = importlib.util.module_from_spec(spec_of)
+    spec_of.loader.exec_module(program)
+    path = program.write_model(model, folder / model)
+    spec = local_spec(path, [shape], dtype="float32", device_memory=card, device_reserve="1Mi", host_memory=None)
+    settings = StartSettings.read(spec, {"STOWPLAN_ACCELERATOR": "emulated"}, memory_limit=8 << 30)
+    metrics, door = AgentMetrics(), Door()
+    progress = Progress(LocalReporter(new_agent(datetime.now(UTC), "0"), 8 << 30, io.StringIO()), door, metrics)
+    startup = Startup(settings, progress)
+    assert startup.run() == "Ready", startup.error
+    service = Service(startup.prepared, spec, startup.preparation.checkpoint, metrics)
+    queue = RequestQueue(metrics=metrics)
+    defaults = serving_defaults(spec, frame_contract(startup.preparation.checkpoint), {})
+    server = start_server(create_app(door, queue, metrics, defaults), 0)
+    at_once: list[Any] = []
+    queue.open(
+        lambda wanted, cancelled: at_once[0] if at_once else service.run(wanted, cancelled),
+        service.admit,
+        service.recover,
+    )
+    progress.open_door()
+    try:
+        yield service, server.port, at_once
+    finally:
+        queue.stop()
+        server.stop()
+        queue.shelf.close()
+        startup.close()
+
+
+def request(service: Any) -> Any:
+    """The request that the client's bodies stand for."""
+    from stowplan_agent.serving.requests import GenerationRequest
+
+    shape = service.spec.workload.shapes[0]
+    kind: Any = "image" if service.checkpoint.pipeline.startswith("Flux") else "video"
+    return GenerationRequest(kind, PROMPT, None, shape.width, shape.height, shape.frames, shape.steps, 7, None)
+
+
+def asked(connection: http.client.HTTPConnection, method: str, path: str, body: Any = None) -> bytes:
+    """The whole answer."""
+    headers = {} if body is None else {"Content-Type": "application/json"}
+    connection.request(method, path, None if body is None else json.dumps(body), headers)
+    answer = connection.getresponse()
+    data = answer.read()
+    assert answer.status == 200, data
+    return data
+
+
+def by_image(connection: http.client.HTTPConnection) -> None:
+    """One image over HTTP."""
+    asked(connection, "POST", "/v1/images/generations", {"prompt": PROMPT, "seed": 7})
+
+
+def by_video(connection: http.client.HTTPConnection) -> None:
+    """One video over HTTP, from its making to its file."""
+    video = json.loads(asked(connection, "POST", "/v1/videos", {"prompt": PROMPT, "seed": 7}))["id"]
+    asked(connection, "GET", f"/v1/videos/{video}/events")
+    asked(connection, "GET", f"/v1/videos/{video}/content")
+
+
+def timed(work: Callable[[], Any]) -> Took:
+    began, cpu = time.perf_counter(), time.process_time()
+    work()
+    return Took(time.perf_counter() - began, time.process_time() - cpu)
+
+
+def pairs(service: Any, port: int, at_once: list[Any], kind: str, count: int) -> tuple[list[Pair], list[Took], Took]:
+    """So many pairs; what HTTP takes alone; and what the encoder takes that only HTTP has, nothing for images."""
+    from stowplan_agent.serving import media
+
+    wanted = request(service)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
+    over_http = by_image if kind == "image" else by_video
+    sides = {"direct": lambda: service.run(wanted, lambda: False), "http": lambda: over_http(connection)}
+    result = service.run(wanted, lambda: False)
+    over_http(connection)
+    found = []
+    for number in range(count):
+        order = list(sides) if number % 2 else list(sides)[::-1]
+        found.append(Pair(**{side: timed(sides[side]) for side in order}))
+    at_once.append(result)
+    alone = [timed(lambda: over_http(connection)) for _ in range(200)]
+    if kind == "image":
+        return found, alone, Took(0.0, 0.0)
+    encoded = [timed(lambda: media.mp4(result.frames, 16)) for _ in range(50)]
+    return found, alone, Took(median(one.seconds for one in encoded), median(one.cpu for one in encoded))
+
+
+def figures_of(direct: Sequence[float], through: Sequence[float], encoding: float) -> dict[str, Any]:
+    """The figures of one clock, seconds."""
+    return {
+        "direct": round(median(direct), 6),
+        "http": round(median(through) - encoding, 6),
+        "encoding": round(encoding, 6),
+        "ratio": round((median(through) - encoding) / median(direct), 4),
+        "overheadMs": spread(b - a - encoding for a, b in zip(direct, through, strict=True)),
+    }
+
+
+def spread(seconds: Iterable[float]) -> dict[str, Any]:
+    """Median and quartiles, milliseconds."""
+    low, middle, high = quantiles(seconds, n=4)
+    return {"median": round(middle * 1e3, 3), "quartiles": [round(low * 1e3, 3), round(high * 1e3, 3)]}
+
+
+def row(found: Sequence[Pair], alone: Sequence[Took], encoding: Took) -> dict[str, Any]:
+    """The figures of one kind."""
+    figures: dict[str, Any] = {"pairs": len(found)}
+    for clock in ("seconds", "cpu"):
+        direct = [getattr(pair.direct, clock) for pair in found]
+        through = [getattr(pair.http, clock) for pair in found]
+        figures[clock] = figures_of(direct, through, getattr(encoding, clock))
+    figures["aloneMs"] = spread(one.seconds - encoding.seconds for one in alone)
+    allowed = max(ALLOWED_SECONDS, ALLOWED_SHARE * figures["seconds"]["direct"])
+    return figures | {"allowedMs": round(allowed * 1e3, 3)}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pairs", type=int, default=60)
+    parser.add_argument("--output", type=Path)
+    chosen = parser.parse_args(arguments)
+    document = heading("serving") | {"kinds": {}, "claims": {}}
+    with tempfile.TemporaryDirectory() as folder:
+        for kind, (model, card, shape) in KINDS.items():
+            say(f"{kind}: starting {model} on {card}")
+            with agent(model, card, shape, Path(folder)) as (service, port, at_once):
+                measured = pairs(service, port, at_once, kind, chosen.pairs)
+            figures = {"model": model, "shape": shape} | row(*measured)
+            document["kinds"][kind] = figures
+            for what, took in (("in pairs", figures["seconds"]["overheadMs"]), ("by itself", figures["aloneMs"])):
+                claim = f"{kind}: HTTP takes at most 1 % or 5 ms, {what}"
+                document["claims"][claim] = took["median"] <= figures["allowedMs"]
+                say(f"{kind}: {took['median']} ms {what}")
+    if chosen.output is not None:
+        write(chosen.output, document)
+    print(json.dumps(document, indent=1))
+    return 0 if all(document["claims"].values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
