@@ -49,8 +49,15 @@ class AgentMetrics:
         self._shapes: Mapping[Size, str] = {}
 
     def _placement_metrics(self) -> None:
-        self._device = self._gauge("device_memory_bytes", "Device memory of a rank.", "rank", "kind")
-        self._component = self._gauge("component_bytes", "Weight bytes of a component.", "component", "tier")
+        self._device = self._gauge(
+            "device_memory_bytes",
+            "Device memory of a rank: what may be used, its reserve, the proof's peak, and used between requests.",
+            "rank",
+            "kind",
+        )
+        self._component = self._gauge(
+            "component_bytes", "Weight bytes of a component between requests, by where they are.", "component", "tier"
+        )
         self._pinned = self._gauge("host_pinned_bytes", "Host memory locked for copies.")
         self._pin_budget = self._gauge("host_pin_budget_bytes", "Host memory that may be locked.")
         self._phase = self._gauge("phase_duration_seconds", "Time a start-up phase of this boot took.", "phase")
