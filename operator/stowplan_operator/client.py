@@ -21,7 +21,7 @@ from stowplan_operator.metrics import installed_version
 
 PAGE: Final = 100
 """Objects a page of a list: bounds the memory of one answer, of which a pod takes 60 KiB once it is parsed."""
-CONNECTIONS: Final = 16
+CONNECTIONS: Final = 24
 """To the API server at once. Each holds a quarter of a MiB for what TLS has not taken apart yet."""
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=30, connect=10)
 """Seconds. A slow answer is retried by the queue, with a newer decision than the one that waited."""

@@ -39,7 +39,7 @@ class Settings:
     """Namespaces to serve; none means all of them."""
     resync_seconds: int = 180
     """Between two full lists of everything. What a lost event hid is repaired within this time."""
-    workers: int = 8
+    workers: int = 16
     """Deployments reconciled at once."""
     liveness_port: int = 8080
     metrics_port: int = 9090
