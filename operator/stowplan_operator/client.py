@@ -19,7 +19,7 @@ from kubernetes.aio.client import ApiClient, Configuration
 from stowplan_operator.kinds import Json, Kind, kind_of
 from stowplan_operator.metrics import installed_version
 
-PAGE: Final = 100
+PAGE: Final = 50
 """Objects a page of a list: bounds the memory of one answer, of which a pod takes 60 KiB once it is parsed."""
 CONNECTIONS: Final = 24
 """To the API server at once. Each holds a quarter of a MiB for what TLS has not taken apart yet."""
