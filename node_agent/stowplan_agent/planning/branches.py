@@ -17,6 +17,7 @@ from stowplan_agent.planning.bounded import ROUNDING, TOLERANCE
 from stowplan_agent.planning.branch import Branch
 from stowplan_agent.planning.frame import Frame
 from stowplan_agent.planning.freed import Freed
+from stowplan_agent.planning.prefetched import Pins
 from stowplan_agent.planning.rows import A_PREFETCH
 from stowplan_agent.planning.search import Search
 from stowplan_agent.planning.ways import Ways
@@ -29,6 +30,14 @@ class BranchSearch(Search):
     def __init__(self, branch: Branch, frame: Frame, between: float, also: Sequence[Frame] = ()) -> None:
         super().__init__(branch.spaces, frame, between, also)
         self.branch = branch
+
+    def kept(self) -> float:
+        """What the prefetches of current entries count, which are the same for all selections of the way."""
+        return A_PREFETCH * sum(each == "Current" for each in self.branch.pins.values())
+
+    def fewest_changes(self) -> float:
+        """Of the selections as fast as the best one here: fewest changes and prefetches."""
+        return super().fewest_changes() + self.kept()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +83,7 @@ class Branches(Ways):
         best = min(known, plain.best)
         for branch in self.worth_a_search(record, plain, freed):
             plain.known = best
-            enough = self._enough(best, found, len(branch.early))
+            enough = self.enough(best, min((one.fewest_changes() for one in found), default=np.inf), branch.pins)
             if not freed.hopeful(branch, plain, enough):
                 continue
             search = searches[id(branch)] = self.begun(branch, record, also)
@@ -114,14 +123,16 @@ class Branches(Ways):
         frames = [self.setting.frame_with(one, branch.early, self.easy) for one in (record, *also)]
         return BranchSearch(branch, frames[0], self.setting.between, frames[1:])
 
-    def _enough(self, best: float, found: list[Search], prefetches: int) -> float:
-        """Seconds that something with so many prefetches must reach.
+    def enough(self, best: float, fewest: float, pins: Mapping[str, Pins]) -> float:
+        """Seconds that something with these prefetches must reach, where what takes the ``best`` seconds has so few
+        changes and prefetches.
 
-        Where nothing is in place yet all selections change as much, so one that is no faster than another one with
-        fewer prefetches loses to it: then only what is faster is looked for.
+        One that changes more, or prefetches more, loses if it is no faster: then only what is faster is looked for.
+        What is in place already moves if it is to prefetch; where nothing is in place, everything changes.
         """
-        fewest = min((one.fewest_changes() for one in found), default=np.inf)
-        if self.setting.spaces[0].current is not None or len(self.setting.spaces) + A_PREFETCH * prefetches <= fewest:
+        spaces = self.setting.spaces
+        new = sum(how != "Current" for how in pins.values()) if spaces[0].current is not None else len(spaces)
+        if new + A_PREFETCH * len(pins) <= fewest:
             return best
         between = self.setting.between
         return (best + between) * (1 - ROUNDING) / (1 + TOLERANCE + ROUNDING) - between

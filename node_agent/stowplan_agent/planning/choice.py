@@ -16,7 +16,7 @@ from stowplan_agent.planning.branches import BranchSearch
 from stowplan_agent.planning.head import HeadSpace
 from stowplan_agent.planning.labels import Ledger
 from stowplan_agent.planning.price import cost
-from stowplan_agent.planning.rows import A_PREFETCH, ELASTIC, PREFETCH, Rows
+from stowplan_agent.planning.rows import ELASTIC, PREFETCH, Rows
 from stowplan_agent.planning.search import Search
 from stowplan_agent.planning.ties import TieBreak
 from stowplan_api.placement import ComponentPlacement, Placement
@@ -36,8 +36,7 @@ class Ties(TieBreak):
 
     def kept(self) -> float:
         """What the prefetches of current entries count, which are the same for all selections of the search."""
-        pins = self.search.branch.pins.values() if isinstance(self.search, BranchSearch) else ()
-        return A_PREFETCH * sum(each == "Current" for each in pins)
+        return self.search.kept() if isinstance(self.search, BranchSearch) else 0.0
 
     def _entries(self, pools: Sequence[Rows], chosen: Sequence[int], need: float) -> tuple[ComponentPlacement, ...]:
         """The entries, with ``need`` bytes a node divided among open pins: where they save most first."""

@@ -38,9 +38,9 @@ class HeadSpace(Space):
             rows.times[index] += self._behind(self._layout(rows, index))
         return rows
 
-    def pinned(self, shapes: Ints) -> Rows:
+    def pinned(self, shapes: Ints, locked: float = np.inf) -> Rows:
         """A row for every choice of pins of the given shapes; the most pins too, where a slow rank decides of pins."""
-        rows = super().pinned(shapes)
+        rows = super().pinned(shapes, locked)
         if len(self.visits.links) == 1:
             return rows
         most = np.repeat(self.pricer.table.most[shapes][:, :, None], len(self.visits.links), axis=2)

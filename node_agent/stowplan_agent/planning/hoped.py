@@ -28,10 +28,11 @@ from stowplan_agent.planning.table import Floats
 
 
 class Hoped:
-    """Looks at many ways at once, for an end as fast as ``best`` seconds; ``vector`` are prices as in `Dual`."""
+    """Looks at many ways at once, for an end that is better than one of ``best`` seconds with the ``fewest`` changes;
+    ``vector`` are prices as in `Dual`."""
 
-    def __init__(self, branches: Branches, vector: Floats, best: float) -> None:
-        self.branches, self.vector, self.best = branches, vector, best
+    def __init__(self, branches: Branches, vector: Floats, best: float, fewest: float) -> None:
+        self.branches, self.vector, self.best, self.fewest = branches, vector, best, fewest
 
     def sets(self) -> set[frozenset[str]]:
         """All sets of which a way to prefetch may have the answer; every set where something is prefetched now."""
@@ -57,10 +58,12 @@ class Hoped:
         """Whether anything that ends within the budget has a prefetch."""
         reach = self._reach(must, may)
         ledger, budget = reach.search.ledger, reach.search.budget()
-        for labels, one in reach.ends:
-            chosen = zip(reach.pools, labels.rows[one], strict=True)
-            early = any(row != UNMOVED and rows.shape[row] == PREFETCH_PINNED for rows, row in chosen)
-            if early and np.isfinite(ledger.needed(labels.columns[[one]], budget)[0]):
+        for _, labels in reach.ends:
+            early = np.zeros(len(labels), dtype=np.bool_)
+            for rows, chosen in zip(reach.pools, labels.rows.T, strict=True):
+                moved = np.flatnonzero(chosen != UNMOVED)
+                early[moved] |= rows.shape[chosen[moved]] == PREFETCH_PINNED
+            if np.isfinite(ledger.needed(labels.columns[early], budget)).any():
                 return True
         return False
 
@@ -71,7 +74,9 @@ class Hoped:
             name = space.component.name
             spaces.append(hidden(space) if name in must else HiddenSpace(space) if name in may else space)
         search = Search(spaces, setting.frame_with(setting.record, must), setting.between)
-        search.known, search.dual.vector = self.best, self.vector
+        # Nothing prefetches now, so each prefetch is a move; and what is looked for has one at least.
+        given = dict.fromkeys(must or may[:1], "Open")
+        search.known, search.dual.vector = self.branches.enough(self.best, self.fewest, given), self.vector
         reach = Reach(search, frames_on_the_way(self.branches, must))
         reach.fastest()
         return reach

@@ -7,6 +7,8 @@ line turns. Only shapes that some point keeps in the running are pinned layer by
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import lru_cache
 from math import prod
 from typing import Final, NamedTuple
 
@@ -67,23 +69,44 @@ def _needed(times: list[Floats], pinned: list[Floats], goal: Floats) -> Floats:
     return np.where(times[0] <= goal, pinned[0], need)
 
 
-def all_pins(pricer: ShapePricer, visits: Visits, shapes: Ints) -> tuple[Ints, Ints, set[str]]:
+def least_locked(points: Sequence[Point], ranks: Floats, most: float) -> Floats:
+    """By shape: bytes that it locks at least, on all ranks together, to take at most ``most`` seconds; infinite where
+    it takes longer whatever its pins. ``ranks`` are how many there are of each link class."""
+    held = [point.locked @ ranks for point in points]
+    least: Floats = np.min([np.where(p.seconds <= most, b, np.inf) for p, b in zip(points, held, strict=True)], axis=0)
+    for slow, few in zip(points, held, strict=True):
+        for fast, many in zip(points, held, strict=True):
+            with np.errstate(divide="ignore", invalid="ignore"):
+                part = (slow.seconds - most) / (slow.seconds - fast.seconds)
+                crossing = few + part * (many - few)
+            between = (fast.seconds <= most) & (most < slow.seconds)
+            least = np.where(between, np.minimum(least, crossing), least)
+    return least
+
+
+def all_pins(pricer: ShapePricer, visits: Visits, shapes: Ints, locked: float = np.inf) -> tuple[Ints, Ints, set[str]]:
     """Every choice of pins of ``shapes`` that can be worth it: shape and pins (group by link class) of each, and what
-    was left out."""
+    was left out.
+
+    Where all links are alike, only those of which no group alone locks more than ``locked`` bytes a rank.
+    """
     if not len(shapes):
         return shapes, np.zeros((0, len(pricer.table.groups), len(visits.links)), dtype=np.int64), set()
     reasons: set[str] = set()
     if len(visits.links) == 1 and len(pricer.table.groups) == 1:
         # The same as below, of all shapes at once.
-        counts = pricer.table.most[shapes, 0] + 1
+        counts = _most(pricer, shapes, locked)[:, 0] + 1
         ends = np.cumsum(counts)
         return (
             np.repeat(shapes, counts),
             (np.arange(ends[-1]) - np.repeat(ends - counts, counts))[:, None, None],
             reasons,
         )
-    most = pricer.table.most[shapes].tolist()
-    vectors = [_vectors(tuple(each), reasons) for each in most]
+    few = _most(pricer, shapes, locked if len(visits.links) == 1 else np.inf)
+    # Many shapes have as many layers to pin as others.
+    once = lru_cache(None)(lambda most, few: _vectors(most, few, reasons))
+    counts_of = zip(pricer.table.most[shapes].tolist(), few.tolist(), strict=True)
+    vectors: list[Ints] = [once(tuple(most), tuple(few)) for most, few in counts_of]
     if len(visits.links) == 1:
         chosen = np.repeat(shapes, [len(each) for each in vectors])
         return chosen, np.concatenate(vectors)[:, :, None], reasons
@@ -92,12 +115,12 @@ def all_pins(pricer: ShapePricer, visits: Visits, shapes: Ints) -> tuple[Ints, I
         rows = np.full(len(each), shape)
         ladders = [pricer.exact(rows, each, link) for link in range(len(visits.links))]
         known = {tuple(vector): index for index, vector in enumerate(each.tolist())}
-        locked = pricer.locked(rows, each)
+        held = pricer.locked(rows, each)
 
         def price(link: int, vector: tuple[int, ...], ladders=ladders, known=known) -> StayTimes:  # type: ignore[no-untyped-def]
             return tuple(ladders[link][known[vector]].tolist())
 
-        search = ShareSearch(sorted(known), len(ladders), visits.shares, price, lambda v, k=known, b=locked: b[k[v]])  # type: ignore[misc]
+        search = ShareSearch(sorted(known), len(ladders), visits.shares, price, lambda v, k=known, b=held: b[k[v]])  # type: ignore[misc]
         found = search.choices()
         reasons |= search.left_out
         sizes.append(len(found))
@@ -105,9 +128,21 @@ def all_pins(pricer: ShapePricer, visits: Visits, shapes: Ints) -> tuple[Ints, I
     return np.repeat(shapes, sizes), np.stack(pins), reasons
 
 
-def _vectors(most: tuple[int, ...], reasons: set[str]) -> Ints:
+def _most(pricer: ShapePricer, shapes: Ints, locked: float) -> Ints:
+    """Shape by group: layers that may be pinned, no more of a group than lock so many bytes."""
+    most: Ints = pricer.table.most[shapes]
+    if locked < np.inf:
+        most = most.copy()
+        for index, table in enumerate(pricer.table.groups):
+            few = (table.copied <= locked).sum(axis=1) - 1
+            np.minimum(most[:, index], few[pricer.table.way(shapes, index)], out=most[:, index])
+    return most
+
+
+def _vectors(most: tuple[int, ...], few: tuple[int, ...], reasons: set[str]) -> Ints:
+    """Choices of pins of groups with ``most`` layers to pin, of no more than ``few`` of them."""
     if len(most) == 1 or prod(count + 1 for count in most) <= MOST_PINS:
-        return np.stack([axis.ravel() for axis in np.indices([count + 1 for count in most])], axis=1)
+        return np.stack([axis.ravel() for axis in np.indices([count + 1 for count in few])], axis=1)
     reasons.add("groups are pinned one after the other, in steps of an eighth of each")
     steps: set[tuple[int, ...]] = set()
     for index, count in enumerate(most):
@@ -115,4 +150,4 @@ def _vectors(most: tuple[int, ...], reasons: set[str]) -> Ints:
             part = count * eighth // 8
             steps.add(most[:index] + (part,) + (0,) * (len(most) - index - 1))
             steps.add((0,) * index + (part,) + most[index + 1 :])
-    return np.array(sorted(steps), dtype=np.int64)
+    return np.array(sorted(one for one in steps if all(a <= b for a, b in zip(one, few, strict=True))), dtype=np.int64)

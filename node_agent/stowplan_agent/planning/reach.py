@@ -8,7 +8,7 @@ A label that is nowhere better than another one of its set leads to nothing bett
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 import numpy as np
@@ -18,15 +18,14 @@ from stowplan_agent.planning.frame import Frame
 from stowplan_agent.planning.greedy import gained
 from stowplan_agent.planning.labels import Labels, Ledger
 from stowplan_agent.planning.pareto import undominated
-from stowplan_agent.planning.rows import CURRENT, Rows, distinct, joined
+from stowplan_agent.planning.rows import CURRENT, Rows, joined
 from stowplan_agent.planning.search import Search
 from stowplan_agent.planning.table import Floats, Ints
 from stowplan_agent.planning.underway import UnderWay
-from stowplan_api.placement import Placement
 
 UNMOVED: Final = -1
-Found = list[tuple[Labels, int]]
-"""Labels of sets of moved components (rows in the record's order), and which one."""
+Found = list[tuple[int, Labels]]
+"""Sets of moved components, as bits of a number, with what ends in each (rows in the record's order)."""
 
 
 class Reach:
@@ -47,44 +46,29 @@ class Reach:
         search = self.search
         search.best = self._start()
         self.pools = self._pools()
-        ledger = self._ledger()
-        self.ends = self._ends(ledger, self.pools, np.inf)
-        seconds = (float(ledger.seconds(labels.columns[[one]])[0]) for labels, one in self.ends)
-        search.best = min(seconds, default=np.inf)
+        ledger = self.ledger()
+        self.ends = self.ends_of(ledger, self.pools, np.inf)
+        search.best = min((float(ledger.seconds(each.columns).min()) for _, each in self.ends), default=np.inf)
         return search.best
 
     def first(self) -> tuple[float, float] | None:
         """Fewest changes and device bytes of what is as fast as ``search.best``; None where nothing is."""
-        ledger, ties = self._ledger(), Ties(self.search)
-        rows = [labels.columns[[one]] for labels, one in self.ends]
-        rows = [row for row in rows if np.isfinite(ledger.needed(row, ties.budget + ties.slack)[0])]
-        kept = ties.kept()
-        return min(((float(row[0, ledger.changes]) + kept, float(ledger.peak(row)[0])) for row in rows), default=None)
+        ledger, ties = self.ledger(), Ties(self.search)
+        kept, found = ties.kept(), list[tuple[float, float]]()
+        for _, labels in self.ends:
+            good = labels.columns[np.isfinite(ledger.needed(labels.columns, ties.budget + ties.slack))]
+            found += zip((good[:, ledger.changes] + kept).tolist(), ledger.peak(good).tolist(), strict=True)
+        return min(found, default=None)
 
-    def placement(self, first: tuple[float, float]) -> Placement:
-        """The best placement that can be reached, with so few changes and device bytes."""
-        ledger, final, ties = self._ledger(), self._ledger(), Ties(self.search)
-        budget = ties.budget + ties.slack
-        final.most_changes, final.most_peak = first[0] - ties.kept(), first[1]
-        pools = [self._repinned(final, self.pools, c, budget) for c in range(len(self.pools))]
-        # On the way more may change and peaks may be higher than in the end, so only ends are held to the best of both.
-        within = [end for end in self._ends(ledger, pools, budget) if bool(final.fit(end[0].columns[[end[1]]])[0])]
-        least = min(float(ties.locked(ledger, labels.columns[[one]])[0]) for labels, one in within)
-        placements = [
-            ties.placed(*self._chosen(pools, labels, one), labels.columns[one], ledger)
-            for labels, one in within
-            if float(ties.locked(ledger, labels.columns[[one]])[0]) <= least + 1
-        ]
-        return min(placements, key=lambda one: one.canonical())
-
-    def _ledger(self) -> Ledger:
+    def ledger(self, *, locked: bool = False) -> Ledger:
+        """The columns of labels; ``locked`` says that locked bytes count although there are pins enough."""
         given = self.search.frame, self.spaces[0].prices
-        return UnderWay(*given) if self.frames else Ledger(*given, locked=True)
+        return UnderWay(*given, locked=locked) if self.frames else Ledger(*given, locked=locked)
 
     def _start(self) -> float:
         """Seconds of the current placement if it is within limits, or of an end of moves that is quickly found."""
         ledger = self.search.ledger
-        now = self._beside(ledger, 0)[None, :]
+        now = self.beside(ledger, 0)[None, :]
         if not bool(ledger.fit(now)[0]):
             return np.inf
         seconds = float(ledger.seconds(now)[0])
@@ -116,17 +100,7 @@ class Reach:
         rows = pools[component]
         return rows.take(ledger.fit(ledger.joined(ledger.columns(rows, component), rest)))
 
-    def _repinned(self, ledger: Ledger, pools: Sequence[Rows], component: int, budget: float) -> Rows:
-        """What can still win, with all its pins: where there are pins enough, everything was pinned."""
-        space, rows = self.spaces[component], self._that_fit(ledger, pools, component)
-        streaming = rows.shape >= 0
-        if self.search.frame.pins_scarce or not space.visits.stays or not bool(streaming.any()):
-            return rows
-        pinned = space.pinned(distinct(rows.shape[streaming]))
-        pinned = space.priced(pinned.take(pinned.times[:, -1] <= budget))
-        return joined([rows.take(~streaming), pinned])
-
-    def _beside(self, ledger: Ledger, moved: int) -> Floats:
+    def beside(self, ledger: Ledger, moved: int) -> Floats:
         """Columns of the current entries of all components that have not moved."""
         total: Floats = np.where(ledger.largest, -np.inf, 0.0)
         for component, row in enumerate(self.current):
@@ -134,8 +108,10 @@ class Reach:
                 total = ledger.joined(total, ledger.columns(row, component)[0])
         return total
 
-    def _ends(self, ledger: Ledger, pools: Sequence[Rows], budget: float) -> Found:
-        """All labels within limits and the budget of seconds, of every set of moved components."""
+    def ends_of(
+        self, ledger: Ledger, pools: Sequence[Rows], budget: float, sets: Collection[int] | None = None
+    ) -> Found:
+        """All labels within limits and the budget of seconds, of every set of moved components; or only of ``sets``."""
         count = len(pools)
         tables = [ledger.columns(rows, c) for c, rows in enumerate(pools)]
         fronts = [undominated(table[:, ledger.judged]) for table in tables]
@@ -145,18 +121,23 @@ class Reach:
         ]
         most = min(budget, self.search.budget())
         nothing = np.where(ledger.largest, -np.inf, 0.0)[None, :]
-        sets = {0: Labels(nothing, np.full((1, count), UNMOVED), np.zeros(1))}
+        known = {0: Labels(nothing, np.full((1, count), UNMOVED), np.zeros(1))}
         found: Found = []
         for moved in range(1 << count):
+            if sets is not None and not any(moved & each == moved for each in sets):
+                continue
             if self.frames and isinstance(ledger, UnderWay):
                 ledger.now = self.frames(moved)
-            labels = sets.get(moved) if moved == 0 else self._set(ledger, sets, tables, fronts, quickest, moved, most)
+            labels = known.get(moved) if moved == 0 else self._set(ledger, known, tables, fronts, quickest, moved, most)
             if labels is None:
                 continue
-            sets[moved] = labels
-            full = ledger.joined(labels.columns, self._beside(ledger, moved))
+            known[moved] = labels
+            if sets is not None and moved not in sets:
+                continue
+            full = ledger.joined(labels.columns, self.beside(ledger, moved))
             good = ledger.fit(full) & np.isfinite(ledger.needed(full, budget)) if budget < np.inf else ledger.fit(full)
-            found += [(Labels(full, labels.rows, labels.spent), int(one)) for one in np.flatnonzero(good)]
+            if good.any():
+                found.append((moved, Labels(full, labels.rows, labels.spent).take(good)))
         return found
 
     def _set(
@@ -170,7 +151,7 @@ class Reach:
         most: float,
     ) -> Labels | None:
         parts = []
-        beside = self._beside(ledger, moved)
+        beside = self.beside(ledger, moved)
         waiting = sum(each for c, each in enumerate(quickest) if not moved >> c & 1)
         for last in range(len(tables)):
             before = sets.get(moved ^ (1 << last)) if moved >> last & 1 else None
@@ -190,11 +171,3 @@ class Reach:
             return None
         both = Labels(*(np.concatenate([getattr(p, n) for p in parts]) for n in ("columns", "rows", "spent")))
         return both.take(undominated(both.columns[:, ledger.judged]))
-
-    def _chosen(self, pools: Sequence[Rows], labels: Labels, one: int) -> tuple[list[Rows], list[int]]:
-        """Rows of one label, those of components that have not moved included."""
-        row = labels.rows[one]
-        return (
-            [pools[c] if row[c] != UNMOVED else self.current[c] for c in range(len(pools))],
-            [int(each) if each != UNMOVED else 0 for each in row],
-        )

@@ -7,8 +7,11 @@ to is often far above the bound of a way, so `hoped` rules out most of them toge
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from stowplan_agent.planning.arrival import Arrival
 from stowplan_agent.planning.branches import Branches, BranchSearch
 from stowplan_agent.planning.choice import preferred
 from stowplan_agent.planning.freed import left_out
@@ -27,7 +30,8 @@ def reachable(branches: Branches, plain: Search) -> tuple[Placement, float] | No
     plain.dual.vector = vector
     reaches = [Reach(plain, frames_on_the_way(branches, frozenset()))]
     best = reaches[0].fastest()
-    early = Hoped(branches, vector, best).sets()
+    fewest = _fewest(reaches, best)
+    early = Hoped(branches, vector, best, fewest).sets()
     ways = branches.bounds(setting.record, plain, moved=True) if early else ()
     for bound, branch in sorted(ways, key=lambda one: one[0]):
         plain.known = best
@@ -38,15 +42,24 @@ def reachable(branches: Branches, plain: Search) -> tuple[Placement, float] | No
         if plain.frame.pins_scarce:
             left_out(branch)
         search = BranchSearch(branch, setting.frame_with(setting.record, branch.early), setting.between)
-        search.known, search.dual.vector = best, vector
+        search.known, search.dual.vector = branches.enough(best, fewest, branch.pins), vector
+        if bound > search.budget():
+            continue
         reach = Reach(search, frames_on_the_way(branches, branch.early))
         best = min(best, reach.fastest())
-        reaches.append(reach)
+        if reach.ends:
+            reaches.append(reach)
+            fewest = _fewest(reaches, best)
     if not np.isfinite(best):
         return None
-    for reach in reaches:
-        reach.search.best = best
     firsts = [(first, reach) for reach in reaches if (first := reach.first()) is not None]
     least = min(first for first, _ in firsts)
-    placements = [reach.placement(first) for first, reach in firsts if first == least]
+    placements = [Arrival(reach, first).placement() for first, reach in firsts if first == least]
     return min(placements, key=lambda one: preferred(setting.record, one)), best
+
+
+def _fewest(reaches: Sequence[Reach], best: float) -> float:
+    """Fewest changes and prefetches of the ends as fast as the ``best``, which all of them are told."""
+    for reach in reaches:
+        reach.search.best = best
+    return min((first[0] for reach in reaches if (first := reach.first()) is not None), default=np.inf)

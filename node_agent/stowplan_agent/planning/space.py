@@ -130,9 +130,10 @@ class Space(ShapedEntries):
         shapes = distinct(rows.shape[rows.open])
         return joined([rows.take(~rows.open), self.pinned(shapes)]) if len(shapes) else rows
 
-    def pinned(self, shapes: Ints) -> Rows:
-        """A row for every choice of pins of the given shapes."""
-        chosen, pins, reasons = all_pins(self.pricer, self.visits, shapes)
+    def pinned(self, shapes: Ints, locked: float = np.inf) -> Rows:
+        """A row for every choice of pins of the given shapes; some that lock more than ``locked`` bytes on all ranks
+        may be missing."""
+        chosen, pins, reasons = all_pins(self.pricer, self.visits, shapes, locked / self.frame.ranks_of.sum())
         self.left_out |= reasons
         return self._rows(chosen, pins)
 

@@ -18,8 +18,8 @@ from stowplan_agent.planning.table import Bools, Floats
 class UnderWay(Ledger):
     """A ledger with one more column a component: bytes in its own intervals. ``now`` has the room of the moment."""
 
-    def __init__(self, frame: Frame, prices: Floats) -> None:
-        super().__init__(frame, prices, locked=True)
+    def __init__(self, frame: Frame, prices: Floats, *, locked: bool = False) -> None:
+        super().__init__(frame, prices, locked=locked)
         self.now = frame
         first, count = len(self.judged), len(frame.components)
         self.owns = slice(first, first + count)
