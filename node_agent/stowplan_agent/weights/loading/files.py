@@ -36,6 +36,13 @@ class FileBytes(NamedTuple):
     file: _OpenFile
     offset: int
 
+    @property
+    def identity(self) -> tuple[int, ...]:
+        """Which bytes these are, the same for every process that sees the file: device, inode, its size and time of
+        change (a file may be written anew in its place), and where in it."""
+        status = os.fstat(self.file.descriptor)
+        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, self.offset
+
     def read(self, start: int, target: torch.Tensor) -> None:
         """Fill a flat uint8 host tensor from ``start`` bytes on. Raises OSError where the file ends before."""
         sys.audit("stowplan.read", self.file.name)

@@ -8,6 +8,7 @@ memory, on whatever device, are copied. Pieces may be read by several threads at
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -85,6 +86,21 @@ class UnitSource:
                 return
             first, last = max(start, stretch.offset), min(end, stretch.offset + stretch.nbytes)
             _write(stretch, first - stretch.offset, target[first - start : last - start])
+
+    def identity(self) -> str | None:
+        """Which bytes of which files these are, in 32 characters; None where any are known to be in memory alone.
+
+        The same text in two processes of one node means the same bytes, without reading one of them. A share of a
+        tensor that was split on loading is at another offset, or in memory.
+        """
+        self._locate()
+        found: list[object] = []
+        for stretch in self._stretches:
+            if stretch.file is None:
+                return None
+            kept = None if stretch.values is None else stretch.values.dtype
+            found.append((stretch.offset, stretch.nbytes, kept, stretch.dtype, *stretch.file.identity))
+        return hashlib.blake2b(repr(found).encode(), digest_size=16).hexdigest()
 
     def _locate(self) -> None:
         with self._locating:
