@@ -50,7 +50,7 @@ class Tee(io.BytesIO):
 
 
 def commands(program: str, ranks: int, *arguments: str) -> list[list[str]]:
-    """``program``: a function of `rank_programs` or `card_programs`."""
+    """``program``: a function of `rank_programs`, `card_programs` or `engine_programs`."""
     return [[sys.executable, str(PROGRAMS), program, *arguments] for _ in range(ranks)]
 
 

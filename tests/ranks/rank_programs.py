@@ -116,9 +116,10 @@ def main() -> None:
     if name in globals():
         globals()[name](seat, *arguments)
     else:
-        from card_programs import PROGRAMS
+        import card_programs
+        import engine_programs
 
-        result(PROGRAMS[name](seat, *arguments))
+        result((card_programs.PROGRAMS | engine_programs.PROGRAMS)[name](seat, *arguments))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 - ``agreement``: all ranks apply a placement or none does. Pure machines, and the sockets that they speak over.
 - ``store``: host copies in memory that all ranks share.
 - ``peers``: bytes from one rank's device to another's, and the exchange of shares that streams a layer over all links.
+- ``neighbourhood``: both, as the weights engine of one rank is given them.
 
 Control travels over sockets and one page of shared memory a rank; bytes of weights over the peer link; collectives of
 the model are the pipeline's own. None waits for another.

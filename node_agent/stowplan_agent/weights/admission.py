@@ -20,6 +20,7 @@ from stowplan_agent.weights.hooks import Hooks, Listener
 from stowplan_agent.weights.ledger import Ledger
 from stowplan_agent.weights.loading.files import MappedFiles
 from stowplan_agent.weights.loading.source import ConvertedFrom, Origin
+from stowplan_agent.weights.neighbours import Neighbours
 from stowplan_api.placement import ComponentPlacement
 
 
@@ -29,6 +30,7 @@ def admit(
     accelerator: Accelerator,
     ledger: Ledger,
     converted_from: ConvertedFrom,
+    neighbours: Neighbours | None = None,
 ) -> dict[str, ManagedComponent]:
     """Those of ``modules`` that are not ``managed`` yet, by name, where the library left them.
 
@@ -44,7 +46,9 @@ def admit(
         check_apart(surveys)
         origin = Origin(converted_from, files.result())
     return {
-        name: take_over(found, accelerator, ledger, origin) for name, found in surveys.items() if name not in managed
+        name: take_over(found, accelerator, ledger, origin, neighbours)
+        for name, found in surveys.items()
+        if name not in managed
     }
 
 

@@ -24,6 +24,7 @@ from stowplan_agent.weights.keyed_units import UnitKey
 from stowplan_agent.weights.layout import Block, Place, blocks
 from stowplan_agent.weights.ledger import Ledger
 from stowplan_agent.weights.loading.source import IN_MEMORY, Origin
+from stowplan_agent.weights.neighbours import Neighbours
 from stowplan_agent.weights.unit import Unit
 
 Users = dict[torch.nn.Module, set[UnitKey]]
@@ -86,7 +87,13 @@ def survey(name: str, module: torch.nn.Module, lengths: Mapping[str, int] | None
     return Survey(name, module, places, tuple(loose), by_group)
 
 
-def take_over(found: Survey, accelerator: Accelerator, ledger: Ledger, origin: Origin = IN_MEMORY) -> ManagedComponent:
+def take_over(
+    found: Survey,
+    accelerator: Accelerator,
+    ledger: Ledger,
+    origin: Origin = IN_MEMORY,
+    neighbours: Neighbours | None = None,
+) -> ManagedComponent:
     """A component of units, which are still where the library left them: its first entry says where they go."""
 
     if found.fixed is not None:
@@ -96,7 +103,7 @@ def take_over(found: Survey, accelerator: Accelerator, ledger: Ledger, origin: O
         return Unit(found.name, members, accelerator, ledger, origin)
 
     groups = {group: tuple(unit(layer) for layer in layers) for group, layers in found.groups.items()}
-    return ManagedComponent(found.name, found.module, unit(found.loose), groups, accelerator, ledger)
+    return ManagedComponent(found.name, found.module, unit(found.loose), groups, accelerator, ledger, neighbours)
 
 
 def check_apart(surveys: Mapping[str, Survey]) -> None:

@@ -7,12 +7,13 @@ written, so the two accounts agree within one page a buffer.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from stowplan_agent.weights.component import ManagedComponent
 from stowplan_agent.weights.host import HostBuffer, whole_pages
 from stowplan_agent.weights.ledger import Ledger, LedgerError, Tier
 
@@ -25,17 +26,23 @@ BATCH: Final = 1 << 20
 """Entries that are read at once: those of 4 GiB."""
 
 
+def host_buffers(components: Iterable[ManagedComponent]) -> list[HostBuffer]:
+    """Every host copy that these components have."""
+    units = (unit for component in components for unit in component.units())
+    return [unit.host for unit in units if unit.host is not None]
+
+
 def check_host(ledger: Ledger, buffers: Collection[HostBuffer]) -> None:
     """Compare the ledger's host bytes with the buffers that exist, and with the pages under them.
 
     Raises `LedgerError` when ledger and buffers differ by a byte, or pages are missing under a buffer.
     """
     for tier, pinned in ((Tier.PINNED, True), (Tier.PAGEABLE, False)):
-        own = sum(buffer.tensor.nbytes for buffer in buffers if buffer.pinned is pinned)
+        own = sum(buffer.counted.nbytes for buffer in buffers if buffer.pinned is pinned)
         if own != ledger.total(tier):
             raise LedgerError(f"the ledger says {ledger.total(tier)} {tier} bytes, and host copies have {own}")
-    there = sum(held_bytes(buffer.tensor.data_ptr(), buffer.tensor.nbytes) for buffer in buffers)
-    expected = sum(whole_pages(buffer.tensor.nbytes) for buffer in buffers)
+    there = sum(held_bytes(buffer.counted.data_ptr(), buffer.counted.nbytes) for buffer in buffers)
+    expected = sum(whole_pages(buffer.counted.nbytes) for buffer in buffers)
     if there != expected:
         raise LedgerError(f"{expected} bytes of host copies are on the ledger, and the kernel holds {there} of them")
 

@@ -22,6 +22,11 @@ class Buffers:
         self._own = [view for view in self._all if id(view.place.tensor) not in tied]
         self._versions: dict[View, int | None] = {}
 
+    @property
+    def any(self) -> bool:
+        """Whether the unit has any."""
+        return bool(self._all)
+
     def note(self) -> None:
         """From here on, what is written is a change."""
         for view in self._all:

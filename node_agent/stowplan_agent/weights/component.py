@@ -18,6 +18,7 @@ from stowplan_agent.weights.entry import Roles, check_entry, roles_of
 from stowplan_agent.weights.host_copies import make_host_copies
 from stowplan_agent.weights.keyed_units import KeyedUnits
 from stowplan_agent.weights.ledger import Ledger
+from stowplan_agent.weights.neighbours import Neighbours
 from stowplan_agent.weights.ring import Ring
 from stowplan_agent.weights.running_order import RunningOrder
 from stowplan_agent.weights.unit import Unit
@@ -36,6 +37,7 @@ class ManagedComponent(KeyedUnits):
         groups: Mapping[str, Sequence[Unit]],
         accelerator: Accelerator,
         ledger: Ledger,
+        neighbours: Neighbours | None = None,
     ) -> None:
         """Everything is where the library left it, until `place` is called for the first time."""
         super().__init__(loose, groups)
@@ -44,6 +46,7 @@ class ManagedComponent(KeyedUnits):
         self.entry: ComponentPlacement | None = None
         self.in_use = False
         self._accelerator = accelerator
+        self._neighbours = neighbours
         self._ledger = ledger
         self._roles = Roles((), (), (), frozenset())
         self._ring: Ring | None = None
@@ -135,7 +138,8 @@ class ManagedComponent(KeyedUnits):
                 unit.arrive()
             if self._roles.rings:
                 order = self.order.of(called, self)
-                ring = Ring(self.name, self._roles.rings, self._accelerator, self._ledger, order)
+                shared = None if self._neighbours is None else self._neighbours.slots()
+                ring = Ring(self.name, self._roles.rings, self._accelerator, self._ledger, order, shared)
                 ring.open()
                 self._ring = ring
                 ring.begin(passes)
@@ -175,7 +179,7 @@ class ManagedComponent(KeyedUnits):
         permanent = set(roles.permanent)
         leaving = [unit for unit in self.units() if unit not in permanent]
         # Release before acquiring: the peak of a move is the larger of its two ends.
-        make_host_copies(self.name, leaving, roles.pinned, self._accelerator, self._ledger)
+        make_host_copies(self.name, leaving, roles.pinned, self._accelerator, self._ledger, self._neighbours)
         for unit in leaving:
             unit.release()
         for wanted in (False, True):  # unlock before locking, for the same reason

@@ -12,7 +12,7 @@ import torch
 
 from stowplan_agent.accelerators import Accelerator
 from stowplan_agent.weights.admission import admit, bring_in, collector_paused, destinations
-from stowplan_agent.weights.audit import check_host
+from stowplan_agent.weights.audit import check_host, host_buffers
 from stowplan_agent.weights.calls import Calls, plain
 from stowplan_agent.weights.component import ManagedComponent
 from stowplan_agent.weights.entry import Seed, everything_on_the_host
@@ -22,6 +22,7 @@ from stowplan_agent.weights.ledger import Ledger
 from stowplan_agent.weights.loading.source import ConvertedFrom, has_its_bytes
 from stowplan_agent.weights.locking import lockable_bytes
 from stowplan_agent.weights.managers import check_manager, set_manager
+from stowplan_agent.weights.neighbours import NeighboursOf
 from stowplan_agent.weights.observer import Observer
 from stowplan_agent.weights.rewriting.rewrite import rewrite
 from stowplan_agent.weights.snapshot import Snapshot, drop_new_copies, take_snapshot
@@ -33,12 +34,13 @@ from stowplan_api.record import Component
 class WeightsEngine:
     """Owns where the weights of a pipeline live. One thread at a time."""
 
-    def __init__(self, accelerator: Accelerator, *, rank: int = 0) -> None:
-        """Manages nothing yet."""
+    def __init__(self, accelerator: Accelerator, *, rank: int = 0, neighbours: NeighboursOf | None = None) -> None:
+        """Manages nothing yet. ``neighbours``: the other ranks, where there are any."""
         self.accelerator = accelerator
         self.ledger = Ledger()
         self.timeline = Timeline()  # what the next requests are expected to call
         self._rank = rank
+        self._neighbours = None if neighbours is None else neighbours(self.ledger)
         self._components: dict[str, ManagedComponent] = {}
         self._calls = Calls(self._components)
         self._hooks: dict[str, Hooks] = {}
@@ -71,7 +73,7 @@ class WeightsEngine:
         for name, module in modules.items():
             check_manager(name, module, self._calls)
         with collector_paused():
-            new = admit(modules, self._components, self.accelerator, self.ledger, converted_from)
+            new = admit(modules, self._components, self.accelerator, self.ledger, converted_from, self._neighbours)
             entries = destinations(new, seed, self.accelerator)
             for name, component in new.items():
                 self._hooks[name] = bring_in(component, self._calls, self.accelerator, entries[name], self._rank)
@@ -195,5 +197,4 @@ class WeightsEngine:
         self._calls.restart()
 
     def _host_buffers(self) -> list[HostBuffer]:
-        units = (unit for component in self._components.values() for unit in component.units())
-        return [unit.host for unit in units if unit.host is not None]
+        return host_buffers(self._components.values())

@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from stowplan_agent.accelerators import Accelerator
+from stowplan_agent.accelerators import Accelerator, Event
 from stowplan_agent.weights.ledger import Ledger, Tier
 
 HUGE_PAGE: Final = 2 << 20
@@ -52,6 +52,15 @@ class HostBuffer:
     def pinned(self) -> bool:
         """Whether the driver has locked the buffer."""
         return self._unlock is not None
+
+    @property
+    def counted(self) -> torch.Tensor:
+        """What the ledger has of it: all of it."""
+        return self.tensor
+
+    def copy_to(self, buffer: torch.Tensor, accelerator: Accelerator, after: Event | None) -> Event:
+        """Queue a copy of all bytes into a device buffer of as many, not before ``after``."""
+        return accelerator.copy(buffer, self.tensor, pinned=self.pinned, after=after)
 
     def set_pinned(self, wanted: bool) -> None:
         """Lock or unlock the buffer. Where the driver refuses, it stays pageable and copies are slower, not wrong."""

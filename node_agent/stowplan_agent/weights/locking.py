@@ -20,13 +20,13 @@ def lockable_bytes(buffers: Iterable[HostBuffer], most: int) -> int | None:
     tried: list[HostBuffer] = []
     try:
         for buffer in buffers:
-            if total + buffer.tensor.nbytes > most:
+            if total + buffer.counted.nbytes > most:
                 return None
             if not buffer.pinned:
                 tried.append(buffer)
                 if not _locked(buffer):
                     return total
-            total += buffer.tensor.nbytes
+            total += buffer.counted.nbytes
         return None
     finally:
         for buffer in tried:

@@ -12,28 +12,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-
-import torch
 
 from stowplan_agent.accelerators import Accelerator, Event
-from stowplan_agent.weights.ledger import Ledger, Tier
+from stowplan_agent.weights.ledger import Ledger
+from stowplan_agent.weights.neighbours import SlotsOfAll
+from stowplan_agent.weights.slots import Slot, Slots
 from stowplan_agent.weights.unit import Unit
-
-
-@dataclass(eq=False)
-class Slot:
-    """A device buffer. ``free_after`` is the end of the compute that last read it."""
-
-    buffer: torch.Tensor
-    free_after: Event | None = None
-    views: dict[Unit, list[torch.Tensor]] = field(default_factory=dict)
-
-    def views_of(self, unit: Unit) -> list[torch.Tensor]:
-        """The unit's tensors as views of this buffer: made once, for they are bound again in every pass."""
-        if unit not in self.views:
-            self.views[unit] = unit.views(self.buffer)
-        return self.views[unit]
 
 
 class Ring:
@@ -49,15 +33,16 @@ class Ring:
         accelerator: Accelerator,
         ledger: Ledger,
         order: Sequence[Unit] | None = None,
+        shared: SlotsOfAll | None = None,
     ) -> None:
         """``groups``: for each group its streamed units, none of them empty, and its slots.
 
         ``order``: the units that a pass is expected to run, in that order; those that are not streamed do not matter
-        here. All streamed units in the order of ``groups`` if it is not known.
+        here. All streamed units in the order of ``groups`` if it is not known. ``shared``: the slots of all ranks.
         """
         self._owner = owner
         self._accelerator = accelerator
-        self._ledger = ledger
+        self._slots = Slots(owner, accelerator, ledger, shared)
         self._groups = groups
         self._group = {unit: number for number, (units, _) in enumerate(groups) for unit in units}
         self._sequence = [unit for unit in (self._group if order is None else order) if unit in self._group]
@@ -79,15 +64,11 @@ class Ring:
 
     def open(self) -> None:
         """Take the slots. Raises torch.OutOfMemoryError, with nothing taken."""
-        try:
-            for number, (units, slots) in enumerate(self._groups):
-                size = max((unit.nbytes for unit in units), default=0)
-                for _ in range(slots if units else 0):
-                    self._free[number].append(Slot(self._accelerator.allocate(size)))
-                    self._ledger.take(self._owner, Tier.DEVICE, size)
-        except BaseException:
-            self.close()
-            raise
+        groups = [group for group, (units, slots) in enumerate(self._groups) if units for _ in range(slots)]
+        largest = [max((unit.nbytes for unit in units), default=0) for units, _ in self._groups]
+        taken = self._slots.take([largest[group] for group in groups])
+        for group, slot in zip(groups, taken, strict=True):
+            self._free[group].append(slot)
 
     def begin(self, passes: int | None) -> None:
         """Start with cold slots, for a number of passes, or for ever where it is not known."""
@@ -121,11 +102,7 @@ class Ring:
         self._running.clear()
         self._loaded.clear()
         self._free = [[] for _ in self._groups]
-        for slot in held:
-            nbytes = slot.buffer.nbytes
-            slot.views.clear()
-            self._accelerator.free(slot.buffer)
-            self._ledger.give_back(self._owner, Tier.DEVICE, nbytes)
+        self._slots.give_back(held)
 
     def _next_in_sequence(self, unit: Unit) -> Slot:
         position = self._find(unit)
@@ -144,7 +121,7 @@ class Ring:
             self._drop(loaded for loaded in self._loaded if loaded >= self._next)
         if not free:
             raise self._no_slot()
-        self._accelerator.wait(self._copy(unit, free[0]))
+        self._accelerator.wait(self._slots.bring(unit, free[0]))
         return free.pop(0)
 
     def _at(self, position: int) -> Unit:
@@ -177,14 +154,9 @@ class Ring:
             free = self._free[self._group[unit]]
             if not free:
                 return
-            self._loaded[self._next] = (free[0], self._copy(unit, free[0]))
+            self._loaded[self._next] = (free[0], self._slots.bring(unit, free[0]))
             free.pop(0)
             self._next += 1
-
-    def _copy(self, unit: Unit, slot: Slot) -> Event:
-        # Cold slots wait for compute's now: their memory may just have been freed by it.
-        after = slot.free_after if slot.free_after is not None else self._accelerator.record()
-        return unit.copy_to(slot.buffer, after)
 
     def _no_slot(self) -> RuntimeError:
         """All of a group's slots are running: a layer inside itself, say."""

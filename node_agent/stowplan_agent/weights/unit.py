@@ -37,6 +37,7 @@ class Unit:
         self.source: UnitSource | None = UnitSource(blocks, origin)
         self.host: HostBuffer | None = None
         self.device: torch.Tensor | None = None
+        self.identity: str | None = None  # which bytes its weights are, where that is known (`UnitSource.identity`)
         self._owner = owner
         self._accelerator = accelerator
         self._ledger = ledger
@@ -64,6 +65,7 @@ class Unit:
         except BaseException:
             self._free()
             raise
+        self._ledger.streamed_bytes += self.nbytes
         self.device, self._room = self._room, None
 
     def arrive(self) -> None:
@@ -98,6 +100,18 @@ class Unit:
             raise
         self.keep(buffer)
 
+    def on_device(self) -> torch.Tensor:
+        """The device's bytes, compute waiting for them, for `ranks.store.NodeStore.read_back`."""
+        assert self.device is not None, "only a unit on the device is read back"
+        self.arrive()
+        self._buffers.absorb()
+        return self.device
+
+    @property
+    def changes(self) -> bool:
+        """Whether a forward pass may change bytes of it: such a host copy is one rank's own."""
+        return self._buffers.any
+
     def read_back(self, buffer: HostBuffer) -> None:
         """Write the device's bytes into a host buffer, for `keep`."""
         assert self.device is not None, "only a unit on the device is read back"
@@ -124,6 +138,8 @@ class Unit:
 
     def settle(self) -> None:
         """The unit is where it was to be loaded: let go of the files and the memory that it came from."""
+        if self.source is not None and self.identity is None:
+            self.identity = self.source.identity()
         self.source, self._loaded_views = None, [] if self.nbytes else self._loaded_views
 
     def unsettle(self) -> None:
@@ -143,12 +159,9 @@ class Unit:
         """Queue a copy of the unit into a device buffer that holds it, not before ``after``."""
         destination = buffer[: self.nbytes]
         if self.host is not None:
-            event = self._accelerator.copy(destination, self.host.tensor, pinned=self.host.pinned, after=after)
-        else:
-            assert self.source is not None, "a unit off the device has a host copy or a source"
-            event = self._accelerator.fill(destination, self.source, after=after)
-        self._ledger.streamed_bytes += self.nbytes
-        return event
+            return self.host.copy_to(destination, self._accelerator, after)
+        assert self.source is not None, "a unit off the device has a host copy or a source"
+        return self._accelerator.fill(destination, self.source, after=after)
 
     def views(self, buffer: torch.Tensor) -> list[torch.Tensor]:
         """The tensors as views of a buffer that holds the unit, for `bind`."""

@@ -59,6 +59,7 @@ class Workbench:
             if not visits and key not in self._before:
                 self._before[key] = self._copy_of(key[0], unit)
             self._visitors[key] = visits
+            unit.identity = None  # its weights are about to be changed
             unit.load()
             unit.arrive()
 

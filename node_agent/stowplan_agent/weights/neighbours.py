@@ -1,0 +1,67 @@
+"""What a component asks of the other ranks that run it, where there are any: slots that all have, and one host copy.
+
+The engine does not know who they are or how bytes cross: whoever starts several ranks gives it these
+(`ranks.neighbourhood`). Every call is made by all ranks, in the same order, as they place the same components and run
+the same passes; but for `Neighbours.contents`, they meet in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+
+from stowplan_agent.accelerators import Event
+from stowplan_agent.accelerators.interface import ByteSource
+from stowplan_agent.weights.ledger import Ledger
+
+
+class SlotsOfAll(Protocol):
+    """The slots of one ring on all ranks (`ranks.peers.Crossing`)."""
+
+    def open(self, name: str, sizes: Sequence[int]) -> list[torch.Tensor]:
+        """Take them on every rank, or on none."""
+
+    def bring(self, slot: int, layer: Any, after: Event | None) -> Event:
+        """Queue a layer into one."""
+
+    def close(self) -> None:
+        """Give them back."""
+
+
+class StoreOfAll(Protocol):
+    """Host copies of all ranks (`ranks.store.NodeStore`)."""
+
+    def take(self, owner: str, sizes: Sequence[int], contents: Sequence[str]) -> list[Any]:
+        """Buffers of these sizes, on every rank or on none."""
+
+    def fill(self, jobs: Sequence[tuple[ByteSource, Any]], filled: Callable[[int], None]) -> None:
+        """Each rank its share, from the sources."""
+
+    def read_back(self, jobs: Sequence[tuple[torch.Tensor, Any]]) -> None:
+        """Each rank its share, from its device."""
+
+    def settle(self, buffers: Sequence[Any]) -> None:
+        """Nobody writes to them any more."""
+
+    def abandon(self, buffers: Sequence[Any]) -> None:
+        """Give up what was not settled."""
+
+
+class Neighbours(Protocol):
+    """The other ranks, as the engine of one of them sees them."""
+
+    @property
+    def store(self) -> StoreOfAll:
+        """Where host copies are made."""
+
+    def slots(self) -> SlotsOfAll | None:
+        """For a ring that is about to open; None where each rank has slots of its own."""
+
+    def contents(self, unit: Any) -> str:
+        """What bytes a unit's host copy has: the same text on ranks whose bytes are the same."""
+
+
+NeighboursOf = Callable[[Ledger], Neighbours]
+"""The neighbours of the engine with this ledger, which says what they hold for it."""

@@ -1,0 +1,83 @@
+"""What ranks with a weights engine run: each loads the same file, and every placement is served from one copy of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from card_programs import open_card
+from safetensors.torch import load_file
+from torch import nn
+
+from stowplan_agent.ranks import neighbourhood
+from stowplan_agent.ranks.neighbourhood import Neighbourhood
+from stowplan_agent.ranks.seat import Seat
+from stowplan_agent.ranks.store import SharedBuffer
+from stowplan_agent.weights import WeightsEngine
+from stowplan_agent.weights.ledger import Tier
+from stowplan_api.placement import ComponentPlacement, GroupPlacement
+
+LAYERS: Final = 6
+SIDE: Final = 64
+
+
+class Stack(nn.Module):
+    """Square layers, one after another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Linear(SIDE, SIDE, bias=False) for _ in range(LAYERS))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            x = torch.tanh(block(x))
+        return x
+
+
+def layerwise(resident: int, ranks: int) -> ComponentPlacement:
+    kept = LAYERS - resident
+    group = GroupPlacement(name="blocks", resident_layers=resident, pinned_layers=(kept,) * ranks)
+    return ComponentPlacement(name="part", mode="Layerwise", groups=(group,))
+
+
+@torch.no_grad()
+def placements_of_ranks(seat: Seat, folder: str) -> Any:
+    """For each placement: whether the output is as before, the host bytes by ledger, and whether all are shared."""
+
+    def no_digest(_: object) -> str:
+        raise AssertionError("a file says which bytes these are")
+
+    neighbourhood.digest = no_digest
+    accelerator, link = open_card(seat, "emulated")
+    module, x = Stack(), torch.ones(2, SIDE)
+    module.load_state_dict(load_file(Path(folder) / "stack.safetensors"), assign=True)
+    expected = module(x)
+    given = partial(Neighbourhood, circle=seat.circle, accelerator=accelerator, link=link, piece_bytes=SIDE * SIDE)
+    engine = WeightsEngine(accelerator, rank=seat.rank, neighbours=given)
+    engine.adopt({"part": module})
+    found = []
+    entries = {
+        "streamed": layerwise(0, seat.ranks),
+        "half": layerwise(LAYERS // 2, seat.ranks),
+        "resident": ComponentPlacement(name="part", mode="Resident"),
+        "offload": ComponentPlacement(name="part", mode="Offload"),
+    }
+    for name in ("offload", "streamed", "half", "resident", "streamed"):
+        seat.doing(f"at {name}")
+        engine.place(entries[name])
+        with engine.request():
+            outputs = [module(x) for _ in range(3)]
+        engine.commit()
+        engine.check()
+        held = engine.ledger.total(Tier.PINNED), engine.ledger.total(Tier.PAGEABLE)
+        shared = all(isinstance(buffer, SharedBuffer) for buffer in engine._host_buffers())
+        found.append([name, all(torch.equal(output, expected) for output in outputs), *held, shared])
+    engine.close()
+    accelerator.close()
+    return found
+
+
+PROGRAMS: Final[dict[str, Callable[..., Any]]] = {"placements_of_ranks": placements_of_ranks}
