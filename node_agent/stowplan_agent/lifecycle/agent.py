@@ -34,15 +34,17 @@ from stowplan_agent.pipeline.request import Stopped
 from stowplan_agent.serving.app import create_app
 from stowplan_agent.serving.bodies import ServingDefaults
 from stowplan_agent.serving.door import Door
-from stowplan_agent.serving.drain import ANSWERS, STEP_SECONDS, drain
+from stowplan_agent.serving.drain import ANSWERS, STEP_SECONDS, drain, give_up
 from stowplan_agent.serving.drift import DriftWatch
 from stowplan_agent.serving.metrics import AgentMetrics
+from stowplan_agent.serving.outgoing import Outgoing
 from stowplan_agent.serving.queue import RequestQueue
 from stowplan_agent.serving.residency import Residency
 from stowplan_agent.serving.server import start_server
 from stowplan_agent.serving.settings import ServingSettings
 from stowplan_agent.serving.shelf import Shelf
 from stowplan_api.contract import ROLLBACK_FAILED_EXIT, PlacementCondition, PlacementReason
+from stowplan_api.residency_placement import Phase
 
 _log = logging.getLogger(__name__)
 ASKED: Final = "the agent was asked to stop"
@@ -71,6 +73,7 @@ class Agent:
         self.queue = RequestQueue(
             limit=self._serving.queue_limit, metrics=self.metrics, shelf=Shelf(most_bytes=self._serving.results_bytes)
         )
+        self._outgoing = Outgoing()
         self._residency: Residency | None = None
 
     def run(self) -> int:
@@ -89,6 +92,7 @@ class Agent:
             stored=self._stored_start,
             residency=lambda: self._residency,
             deadline=self._serving.deadline,
+            outgoing=self._outgoing,
         )
         server = start_server(app, self._settings.spec.serving.port)
         reporter = self._reporter()
@@ -122,7 +126,7 @@ class Agent:
             reporter.flush(FLUSH_SECONDS)
             return ROLLBACK_FAILED_EXIT
         except Stopped:
-            _log.info("asked to stop during the start")
+            _log.info("asked to stop before anything was placed to serve")
         progress.condition(PlacementCondition.READY, "False", PlacementReason.STOPPING, ASKED)
         return 0
 
@@ -149,7 +153,7 @@ class Agent:
                 while not self.queue.pause(PAUSE_SECONDS):
                     if self._stopped:
                         return
-                if startup.recall() in SERVING:
+                if self._recall(startup) in SERVING:
                     self._open(startup, progress)
                     self.queue.resume()
                     progress.open_door()
@@ -158,10 +162,18 @@ class Agent:
             with suppress(Empty):  # of two signals at once another thread may get one, and that wakes nobody
                 self._told.get(timeout=PAUSE_SECONDS)
 
+    def _recall(self, startup: Startup) -> Phase:
+        try:
+            return startup.recall()
+        except Stopped:  # between two placements nothing may be served, neither what waits
+            give_up(self.door, self.queue, hurry=lambda: self._hurried)
+            raise
+
     def _drain(self, progress: Progress) -> None:
         progress.condition(PlacementCondition.READY, "False", PlacementReason.STOPPING, ASKED)
         self.queue.resume()  # nothing was moved yet where the kill switch had it pause
-        drain(self.door, self.queue, self._serving.grace, hurry=lambda: self._hurried)
+        grace, hurry = self._serving.grace, lambda: self._hurried
+        drain(self.door, self.queue, grace, outgoing=self._outgoing, hurry=hurry)
 
     def _open(self, startup: Startup, progress: Progress) -> None:
         spec, checkpoint = self._settings.spec, startup.preparation.checkpoint

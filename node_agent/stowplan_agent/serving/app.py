@@ -21,6 +21,7 @@ from stowplan_agent.serving.desk import Desk
 from stowplan_agent.serving.door import Door
 from stowplan_agent.serving.images import image_routes
 from stowplan_agent.serving.metrics import AgentMetrics
+from stowplan_agent.serving.outgoing import CountAnswers, Outgoing
 from stowplan_agent.serving.plain import fleet_route, model_routes, probe_routes
 from stowplan_agent.serving.queue import RequestQueue
 from stowplan_agent.serving.residency import Residency, residency_route
@@ -44,14 +45,16 @@ def create_app(
     stored: Callable[[], str | None] = lambda: None,
     residency: Callable[[], Residency | None] = lambda: None,
     deadline: float | None = None,
+    outgoing: Outgoing | None = None,
 ) -> FastAPI:
     """The application. ``defaults`` may be a function that answers None until the model is known; ``stored`` is the
     stored start that this boot proved, as its file has it; ``residency`` what /residency shows; ``deadline`` the
-    seconds that any request may take, waiting included.
+    seconds that any request may take, waiting included; ``outgoing`` counts the answers on their way.
     """
     # No pages of documentation: they load scripts from the network. The document itself is at /openapi.json.
     app = FastAPI(title="Stowplan agent", version=version("stowplan"), docs_url=None, redoc_url=None)
     errors.install(app)
+    app.add_middleware(CountAnswers, outgoing=outgoing or Outgoing())
     desk = Desk(door, queue, defaults, seeds, deadline)
     app.include_router(probe_routes(door, metrics))
     app.include_router(model_routes(desk))

@@ -50,7 +50,10 @@ def image_routes(desk: Desk) -> APIRouter:
             await until_done(job, request.is_disconnected)
         finally:
             job.leave()
-        made = _made(job) | {"data": _urls(job, request) if by_url else await run_in_threadpool(_encoded, job)}
+        made = _made(job)
+        if by_url:  # it is collected where the URLs lead
+            return JSONResponse(made | {"data": _urls(job, request)}, headers=taken.headers)
+        made["data"] = await run_in_threadpool(_encoded, job)
         desk.shelf.collect(job)
         return JSONResponse(made, headers=taken.headers)
 
@@ -68,7 +71,8 @@ def image_routes(desk: Desk) -> APIRouter:
             message = f"{job.id} has {made} images, counted from 0, and none numbered {index}"
             raise ApiError(404, message, code="image_not_found", param="index")
         try:
-            return await file_answer(job.content.file(index), "image/png", f"{job.id}-{index}.png")
+            path, name = job.content.file(index), f"{job.id}-{index}.png"
+            return await file_answer(path, "image/png", name, lambda: desk.shelf.collect_part(job, index))
         except FileNotFoundError:
             raise not_here("image", image_id) from None
 

@@ -51,6 +51,8 @@ class Job:
         """What a completed job made."""
         self.collected = False
         """Whether its client has been told how it ended, and given what it made."""
+        self.parts_sent: set[int] = set()
+        """Parts of its content that were fetched by URL."""
         self._withdraw = withdraw
         self._lock = threading.Lock()
         self._done = threading.Event()

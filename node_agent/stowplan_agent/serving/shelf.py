@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from stowplan_agent.serving.jobs import Job
+from stowplan_agent.serving.jobs import CANCELLED, Job
 from stowplan_agent.serving.requests import Cancelled, Failed, Kind
 from stowplan_agent.serving.results_folder import ResultsFolder
 
@@ -109,6 +109,14 @@ class Shelf:
             job.collected = True
             self._changed.notify_all()
 
+    def collect_part(self, job: Job, index: int) -> None:
+        """The client of a completed job has one of its parts; with the last it has what was made."""
+        with self._changed:
+            job.parts_sent.add(index)
+            if job.content is not None and len(job.parts_sent) == len(job.content.parts):
+                job.collected = True
+                self._changed.notify_all()
+
     def wait_until_collected(self, since: float, timeout: float) -> bool:
         """Block until no job waits, runs, or ended at or after Unix second ``since`` without having been collected.
 
@@ -161,7 +169,10 @@ class Shelf:
 
 
 def _owed(job: Job, since: float) -> bool:
-    return not job.collected and (job.completed_at is None or job.completed_at >= int(since))
+    """Whether somebody may still come for it. Whoever waited for images was told that they failed."""
+    if job.collected or (job.completed_at is not None and job.completed_at < int(since)):
+        return False
+    return job.error is None or (job.request.kind == "video" and job.error.code != CANCELLED.code)
 
 
 def _erase(files: Iterable[Path]) -> None:

@@ -92,6 +92,8 @@ def video_routes(desk: Desk) -> APIRouter:
         await run_in_threadpool(job.cancel)
         if job.status == "completed":
             raise ApiError(409, f"video {job.id} is completed; DELETE removes it", code="already_completed")
+        if job.status == "failed":
+            desk.shelf.collect(job)
         return described(job)
 
     @router.delete("/v1/videos/{video_id}", responses=answer(VideoDeleted, 404), response_model=None)
