@@ -11,6 +11,7 @@ import gc
 import logging
 from collections.abc import Callable
 
+from stowplan_agent.serving.endings import Endings
 from stowplan_agent.serving.jobs import CANCELLED, Job, JobError
 from stowplan_agent.serving.requests import Cancelled, Failed, GenerationRequest, GenerationResult
 
@@ -23,6 +24,19 @@ Recover = Callable[[], None]
 """Called on the worker thread after a request failed, when nothing of it is referenced any more."""
 
 _log = logging.getLogger(__name__)
+
+
+def serve_one(run: Run, recover: Recover, job: Job, endings: Endings) -> None:
+    """Run one job and end it, or hand on what it made. Nothing is raised: the next job is served whatever happens."""
+    try:
+        job.begin()
+        error = run_one(run, job, endings.finish)
+        if error is not None:
+            give_back(recover)
+            endings.fail(job, error)
+    except Exception as error:
+        _log.exception("%s could not be ended as it should", job.id)
+        endings.fail(job, JobError("failed", f"the server failed with {type(error).__name__}; its log has the details"))
 
 
 def run_one(run: Run, job: Job, finish: Callable[[Job, GenerationResult], None]) -> JobError | None:

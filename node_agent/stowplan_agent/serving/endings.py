@@ -57,6 +57,8 @@ class Endings:
     def _encode(self, job: Job, result: GenerationResult) -> None:
         kind = job.request.kind
         try:
+            if job.cancelled is not None:
+                raise Cancelled
             parts = encoded(kind, result)
             content = Content(self._shelf.store(job, parts, suffix(kind)) if job.kept else tuple(parts))
         except Cancelled:
@@ -72,6 +74,7 @@ class Endings:
     def _complete(self, job: Job, seconds: float, content: Content) -> None:
         if not job.complete(int(self._clock()), content):
             self._shelf.erase(job)
+            self.fail(job, job.cancelled or CANCELLED)
             return
         self._metrics.count_request("completed")
         request = job.request

@@ -6,10 +6,11 @@ after that: no exception, whose traceback would hold the device tensors of its f
 
 from __future__ import annotations
 
+import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -29,6 +30,7 @@ class JobError:
 
 
 CANCELLED: Final = JobError("cancelled", "the request was cancelled")
+_log = logging.getLogger(__name__)
 
 
 class Job:
@@ -85,6 +87,8 @@ class Job:
     def cancel(self, why: JobError = CANCELLED) -> None:
         """Ask for its end: at once while it waits, within one step while it runs, no effect afterwards."""
         with self._lock:
+            if self._done.is_set():
+                return
             self._cancelled = self._cancelled or why
         self._withdraw(self)
 
@@ -140,7 +144,7 @@ class Job:
         self._tell()
 
     def complete(self, now: int, content: Content) -> bool:
-        """End well at Unix second ``now``; False, and nothing changes, when it had ended before."""
+        """End well at Unix second ``now``; False, and nothing changes, when it had ended or is to be cancelled."""
         return self._end(now, "completed", None, content)
 
     def fail(self, now: int, error: JobError) -> bool:
@@ -149,18 +153,24 @@ class Job:
 
     def _end(self, now: int, status: JobStatus, error: JobError | None, content: Content | None) -> bool:
         with self._lock:
-            if self._done.is_set():
+            if self._done.is_set() or (error is None and self._cancelled is not None):
                 return False
             self.content, self.error = content, error
             self.completed_at = now
             self.status = status
             self._done.set()
             callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            callback()
+        self._call(callbacks)
         self._tell()
         return True
 
     def _tell(self) -> None:
-        for callback in tuple(self._watchers):
-            callback()
+        self._call(tuple(self._watchers))
+
+    def _call(self, callbacks: Iterable[Callable[[], None]]) -> None:
+        """Call each. One that fails costs neither the others nor the thread that runs the requests."""
+        for callback in callbacks:
+            try:
+                callback()
+            except Exception:
+                _log.exception("who follows %s could not be told", self.id)

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from stowplan_agent.serving.attempt import Admit, Recover, Run, give_back, run_one
+from stowplan_agent.serving.attempt import Admit, Recover, Run, serve_one
 from stowplan_agent.serving.endings import Endings
 from stowplan_agent.serving.jobs import CANCELLED, Job, JobError
 from stowplan_agent.serving.metrics import AgentMetrics
@@ -189,11 +189,7 @@ class RequestQueue:
             job = self._running = self._waiting.popleft()
             run, recover = self._run, self._recover
             self._metrics.set_queue_requests(len(self._waiting))
-        job.begin()
-        error = run_one(run, job, self._endings.finish)
-        if error is not None:
-            give_back(recover)
-            self._endings.fail(job, error)
+        serve_one(run, recover, job, self._endings)
         with self._changed:
             self._running = None
             self._changed.notify_all()

@@ -13,6 +13,7 @@ import os
 import shutil
 import tempfile
 import weakref
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -39,11 +40,42 @@ class ResultsFolder:
             self._remove = weakref.finalize(self, _removed, self._path, held)
         return self._path
 
+    @property
+    def exists(self) -> bool:
+        """Whether it was made and nobody has removed it since."""
+        return self._path is not None and self._path.is_dir()
+
+    def write(self, names: Sequence[str], parts: Sequence[bytes], files: list[Path]) -> None:
+        """Write a file a part, named in ``files`` before there is a byte of it. Raises OSError.
+
+        Where somebody who cleans up has removed the folder, another is made.
+        """
+        try:
+            self._write(names, parts, files)
+        except FileNotFoundError:
+            _log.warning("the folder of results is gone, with all that was kept in it; another is made")
+            self.close()
+            self._write(names, parts, files)
+
     def close(self) -> None:
         """Remove it. The next use makes another."""
         if self._remove is not None:
             self._remove()
         self._path = self._remove = None
+
+    def _write(self, names: Sequence[str], parts: Sequence[bytes], files: list[Path]) -> None:
+        files[:] = [self.path / name for name in names]
+        for path, part in zip(files, parts, strict=True):
+            path.write_bytes(part)
+
+
+def remove_files(files: Iterable[Path]) -> None:
+    """Remove each. One that cannot be removed is logged: on a disk that fails it goes with its folder, if at all."""
+    for path in files:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            _log.warning("%s cannot be removed: %s", path, error.strerror or error)
 
 
 def remove_abandoned(parent: Path) -> None:

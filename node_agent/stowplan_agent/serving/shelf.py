@@ -7,17 +7,21 @@ owner at every moment; whoever takes a job off the shelf takes its files with it
 
 from __future__ import annotations
 
+import errno
+import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from stowplan_agent.serving.jobs import CANCELLED, Job
 from stowplan_agent.serving.requests import Cancelled, Failed, Kind
-from stowplan_agent.serving.results_folder import ResultsFolder
+from stowplan_agent.serving.results_folder import ResultsFolder, remove_files
 
 MOST_JOBS: Final = 256
 MOST_BYTES: Final = 1 << 30
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+_log = logging.getLogger(__name__)
 
 
 class Shelf:
@@ -27,7 +31,7 @@ class Shelf:
         self, most_jobs: int = MOST_JOBS, most_bytes: int = MOST_BYTES, folder: ResultsFolder | None = None
     ) -> None:
         self.most_jobs = most_jobs
-        """Finished jobs kept."""
+        """Finished jobs kept: so many with files, and so many without, which push out none of the former."""
         self.most_bytes = most_bytes
         """Bytes of files, those that are being written included."""
         self._folder = folder or ResultsFolder()
@@ -53,7 +57,7 @@ class Shelf:
             job = self._jobs.pop(job_id, None)
             files = self._let_go(job_id)
             self._changed.notify_all()
-        _erase(files)
+        remove_files(files)
         return job
 
     def page(self, kind: Kind, after: str | None, limit: int, *, newest_first: bool) -> tuple[list[Job], bool]:
@@ -82,26 +86,25 @@ class Shelf:
             doomed = self._make_room(need)
             self._bytes[job.id] = need
             files = self._files[job.id] = []
-        _erase(doomed)
+        remove_files(doomed)
         try:
-            for index, part in enumerate(parts):
-                path = self._folder.path / f"{job.id}-{index}{suffix}"
-                files.append(path)
-                path.write_bytes(part)
+            self._folder.write([f"{job.id}-{index}{suffix}" for index in range(len(parts))], parts, files)
         except OSError as error:
             self.erase(job)
-            raise Failed(f"the result cannot be stored: {error.strerror or error}; free the server's disk") from None
+            _log.warning("what %s made cannot be stored: %s", job.id, error)
+            way_out = "free the server's disk" if error.errno in _FULL else "the server's log names the file"
+            raise Failed(f"the result cannot be stored: {error.strerror or error}; {way_out}") from None
         with self._changed:
             if job.id in self._jobs:
                 return tuple(files)
-        _erase(files)
+        remove_files(files)
         raise Cancelled
 
     def erase(self, job: Job) -> None:
         """Remove the files of a job, which stays."""
         with self._changed:
             files = self._let_go(job.id)
-        _erase(files)
+        remove_files(files)
 
     def collect(self, job: Job) -> None:
         """The client of a job knows how it ended, and has what it made."""
@@ -144,10 +147,13 @@ class Shelf:
     def _trim(self) -> None:
         with self._changed:
             finished = [job for job in self._jobs.values() if job.done]
-            surplus = finished[: max(0, len(finished) - self.most_jobs)]
-            doomed = [path for job in surplus for path in self._drop(job)]
+            doomed: list[Path] = []
+            for with_files in (True, False):
+                alike = [job for job in finished if (job.id in self._bytes) is with_files]
+                for job in alike[: max(0, len(alike) - self.most_jobs)]:
+                    doomed += self._drop(job)
             self._changed.notify_all()
-        _erase(doomed)
+        remove_files(doomed)
 
     def _make_room(self, need: int) -> list[Path]:
         room = self.most_bytes - sum(self._bytes.values())
@@ -173,8 +179,3 @@ def _owed(job: Job, since: float) -> bool:
     if job.collected or (job.completed_at is not None and job.completed_at < int(since)):
         return False
     return job.error is None or (job.request.kind == "video" and job.error.code != CANCELLED.code)
-
-
-def _erase(files: Iterable[Path]) -> None:
-    for path in files:
-        path.unlink(missing_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -113,7 +114,7 @@ def test_a_disk_without_room_fails_that_job_and_leaves_nothing(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(Failed, match="cannot be stored: No space left on device"):
+    with pytest.raises(Failed, match="No space left on device; free the server's disk"):
         shelf.store(one, [b"xx", b"yy"], ".mp4")
     assert (files(tmp_path), shelf.held_bytes) == (0, 0)
 
@@ -168,3 +169,36 @@ def test_what_a_killed_process_left_is_removed_and_what_a_living_one_holds_is_no
     assert files(tmp_path) == 0
     new.close()
     living.close()
+
+
+def test_results_and_jobs_without_one_push_out_only_their_like(shelf: Shelf) -> None:
+    result, failed = made(shelf, 10), []
+    for _ in range(shelf.most_jobs + 2):
+        failed.append(job())
+        shelf.put(failed[-1])
+        failed[-1].fail(1, JobError("cancelled", "no"))
+    assert shelf.get(result.id) is result
+    assert [one for one in failed if shelf.get(one.id)] == failed[2:]
+
+
+def test_a_file_that_cannot_be_removed_costs_nothing_else(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(path: Path, missing_ok: bool = False) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    jobs = [made(shelf, 10) for _ in range(3)]
+    monkeypatch.setattr(Path, "unlink", broken)
+    newest = made(shelf, 10)
+    assert (shelf.get(jobs[0].id), newest.status, len(shelf)) == (None, "completed", 3)
+
+
+def test_a_folder_that_somebody_removed_is_made_anew(shelf: Shelf, tmp_path: Path) -> None:
+    first = made(shelf, 10)
+    (folder,) = tmp_path.iterdir()
+    shutil.rmtree(folder)
+    second = made(shelf, 10, parts=2)
+    assert second.content is not None and second.content.read(1) == b"x" * 10
+    with pytest.raises(FileNotFoundError):
+        first.content.read(0)  # type: ignore[union-attr]
+    shutil.rmtree(tmp_path)
+    with pytest.raises(Failed, match="No such file or directory; the server's log names the file"):
+        made(shelf, 10)
