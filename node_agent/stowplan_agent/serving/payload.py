@@ -13,6 +13,7 @@ from fastapi import Request
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.types import Message, Scope
 
 from stowplan_agent.serving.bodies import Body, shorten
 from stowplan_agent.serving.errors import ApiError, bad_value
@@ -32,17 +33,23 @@ async def read_body(kind: type[AnyBody], request: Request) -> AnyBody:
 
 
 async def _read(kind: type[AnyBody], request: Request) -> AnyBody:
-    if request.headers.get("content-type", "").startswith("multipart/form-data"):
-        return checked(kind, await _form(request), strict=False)
+    data = await _bounded(request)
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type == "multipart/form-data":
+        return checked(kind, await _form(request.scope, data), strict=False)
+    try:
+        return checked(kind, json.loads(data))
+    except (ValueError, RecursionError):
+        raise bad_value("the body is not JSON; send one JSON object with at least a prompt") from None
+
+
+async def _bounded(request: Request) -> bytes:
     data = bytearray()
     async for chunk in request.stream():
         data += chunk
         if len(data) > BODY_LIMIT:
             raise ApiError(413, f"the body is larger than {BODY_LIMIT} bytes, the limit", code="body_too_large")
-    try:
-        return checked(kind, json.loads(data))
-    except (ValueError, RecursionError):
-        raise bad_value("the body is not JSON; send one JSON object with at least a prompt") from None
+    return bytes(data)
 
 
 def checked(kind: type[AnyBody], data: object, *, strict: bool = True) -> AnyBody:
@@ -59,13 +66,19 @@ def accepts(body: type[Body]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": schema, "multipart/form-data": schema}}}
 
 
-async def _form(request: Request) -> object:
+async def _form(scope: Scope, data: bytes) -> object:
     """The text fields of a form, as OpenAI's video client sends them; files are not taken."""
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": data}
+
     try:
-        async with request.form(max_files=0, max_fields=32, max_part_size=BODY_LIMIT // 8) as form:
+        async with Request(scope, receive).form(max_files=0, max_fields=32, max_part_size=BODY_LIMIT // 8) as form:
             return {name: value for name, value in form.items() if isinstance(value, str)}
     except HTTPException as error:
         raise bad_value(f"the form cannot be read ({error.detail}); send text fields only, no files") from None
+    except ValueError as error:  # of its charset: Python knows some that decode nothing
+        raise bad_value(f"the form cannot be read ({error}); send its fields as UTF-8") from None
 
 
 def _sentence(kind: type[Body], error: ValidationError) -> ApiError:

@@ -41,7 +41,10 @@ def probe_routes(door: Door, metrics: AgentMetrics) -> APIRouter:
     @router.get("/metrics", responses=exposed, response_class=Response)
     def exposition(request: Request) -> Response:
         """Prometheus or OpenMetrics text, as the scraper asks."""
-        encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        try:
+            encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        except (TypeError, ValueError):  # a version that is none
+            encode, content_type = choose_encoder("")
         return Response(encode(metrics.registry), headers={"Content-Type": content_type})
 
     return router

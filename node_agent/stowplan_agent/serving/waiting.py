@@ -40,8 +40,9 @@ async def changes(job: Job, gone: Gone) -> AsyncIterator[bool]:
                 if clock() - told < BEAT:
                     continue
             told = clock()
-            yield changed.is_set()
-            changed.clear()
+            news = changed.is_set()
+            changed.clear()  # before it is told: what comes while that is sent is told next
+            yield news
 
 
 async def until_done(job: Job, gone: Gone) -> None:

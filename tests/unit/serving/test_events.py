@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import threading
@@ -12,6 +13,8 @@ import httpx
 import pytest
 
 from stowplan_agent.serving import waiting
+from stowplan_agent.serving.jobs import Job
+from stowplan_agent.serving.requests import GenerationRequest
 
 DEADLINE = 20.0
 
@@ -109,3 +112,23 @@ def test_a_client_that_stops_following_a_video_stops_nothing(videos: Any) -> Non
         next(events(answer))
     videos.pipeline.release()
     assert videos.finished(video)["status"] == "completed"
+
+
+def test_a_change_that_comes_while_an_event_is_sent_is_told_next() -> None:
+    job = Job(GenerationRequest("video", "a", None, 32, 32, 5, 10, 1, None), 0, lambda _: None)
+
+    async def here() -> bool:
+        return False
+
+    async def follow() -> list[int]:
+        told = []
+        async for changed in waiting.changes(job, here):
+            assert changed
+            told.append(job.step)
+            if job.step == 2:
+                return told
+            job.poll()  # while the event goes out
+            await asyncio.sleep(0)
+        raise AssertionError("it has not ended")
+
+    assert asyncio.run(asyncio.wait_for(follow(), DEADLINE)) == [0, 1, 2]

@@ -67,3 +67,10 @@ def test_a_server_that_failed_while_it_served_says_why(videos: Any) -> None:
     answer = videos.client.post("/v1/videos", json={"prompt": "a"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "not_ready")
     assert "phase Failed): the seed placement did not prove itself" in answer.json()["error"]["message"]
+
+
+def test_metrics_answer_a_scraper_that_asks_for_a_version_that_is_none(starting: Any) -> None:
+    for version in ("abc", "1.0.0.0; escaping=x", ""):
+        accept = f"application/openmetrics-text; version={version}"
+        answer = starting.client.get("/metrics", headers={"Accept": accept})
+        assert (answer.status_code, "stowplan_queue_requests" in answer.text) == (200, True)
