@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from threading import Lock
 from typing import Any
 
 from stowplan_agent.lifecycle.phases import SERVING
@@ -33,12 +34,18 @@ def residency_of(startup: Startup, progress: Progress) -> Residency:
         return status | {"record": record.to_json(), "placement": placement.to_json()}
 
     @cache
-    def cards() -> Any:
-        """Of the record, which a boot has one of: worked out for the first who asks."""
+    def drawn() -> Any:
         # Most agents are never looked at, and drawing takes modules of its own.
         from stowplan_agent.report.frontier import frontier_around
 
         return frontier_around(startup.prepared.record)
+
+    one_at_a_time = Lock()
+
+    def cards() -> Any:
+        """Of the record, which a boot has one of: worked out for the first who asks, while the others wait for it."""
+        with one_at_a_time:
+            return drawn()
 
     def page() -> str | None:
         if (found := proven()) is None:

@@ -1,7 +1,7 @@
 """A namespace for people: deployments, pods, phases, gates and memory. Pure: JSON of the API server in, views out.
 
-Objects may be of another version, or half written, so each field is asked for and none is relied on: a view of a broken
-object is better than none, for that is when people look.
+Objects may be of another version, or half written, so each field is asked for, and one of another kind is as good as
+none: a view of a broken object, which says so, is better than no view, for that is when people look.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ Json = Mapping[str, Any]
 STEPS: Final = ("Inventory", "Load", "Warm", "Probe", "WarmAgain", "Solve", "Apply", "Validate")
 """The phases of a start that measures, in order: what is still to come."""
 BROKEN: Final = ("Failed",)
+LISTS: Final = ("phases", "ranks", "components", "conditions", "rollbacks")
+"""Of objects, in the status of a placement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,42 +90,41 @@ def _deployment(raw: Json, pods: tuple[PodView, ...]) -> DeploymentView:
         namespace=_key(raw)[0],
         name=_key(raw)[1],
         model=_at(raw, "spec", "model", "source", default="?"),
-        ready=ready.get("status", "Unknown"),
-        reason=ready.get("reason", "not seen by the operator yet"),
-        message="" if ready.get("status") == "True" else ready.get("message", ""),
+        ready=_at(ready, "status", default="Unknown"),
+        reason=_at(ready, "reason", default="not seen by the operator yet"),
+        message="" if ready.get("status") == "True" else _at(ready, "message", default=""),
         validated=_at(raw, "status", "validatedReplicas", default=0),
         replicas=_at(raw, "spec", "replicas", default=_at(raw, "status", "replicas", default=1)),
-        seconds=_seconds(_at(raw, "status", "requestMilliseconds", default=None)),
+        seconds=_seconds(_at(raw, "status", "requestMilliseconds", default=-1)),
         rollbacks=_at(raw, "status", "rollbacks", default=0),
         pods=pods,
     )
 
 
 def _pod(pod: Json, placement: Json, now: datetime) -> PodView:
-    phases = _at(placement, "status", "phases", default=())
-    began = phases[-1].get("startedAt") if phases and "milliseconds" not in phases[-1] else None
+    began = _began(placement)
     phase = _at(placement, "status", "phase", default="")
-    ranks = _at(placement, "status", "ranks", default=())
+    ranks = _each(placement, "ranks")
     return PodView(
         name=_key(pod)[1],
         phase=phase or _at(pod, "status", "phase", default="Unknown"),
-        gate={"True": "open", None: "-"}.get(condition(pod, READINESS_GATE).get("status"), "closed"),
-        since=None if began is None else max((now - _time(began)).total_seconds(), 0.0),
-        device=ranks[0].get("device", "") if ranks else "",
+        gate={"True": "open", "": "-"}.get(_at(condition(pod, READINESS_GATE), "status", default=""), "closed"),
+        since=None if began is None else max((now - began).total_seconds(), 0.0),
+        device=_at(ranks[0], "device", default="") if ranks else "",
         memory=_memory(placement, ranks[0]) if ranks else None,
-        seconds=_seconds(_at(placement, "status", "validation", "milliseconds", default=None)),
-        rollbacks=len(_at(placement, "status", "rollbacks", default=())),
-        message=_trouble(pod, placement),
+        seconds=_seconds(_at(placement, "status", "validation", "milliseconds", default=-1)),
+        rollbacks=len(_each(placement, "rollbacks")),
+        message=_trouble(pod, placement) or _unreadable(placement),
     )
 
 
 def _memory(placement: Json, rank: Json) -> Memory:
-    parts = _at(placement, "status", "components", default=())
+    parts = _each(placement, "components")
     return Memory(
-        components=tuple((part.get("name", "?"), part.get("deviceBytes", 0)) for part in parts),
-        peak=rank.get("peakBytes", 0),
-        reserve=rank.get("reserveBytes", 0),
-        capacity=rank.get("capacityBytes", 0),
+        components=tuple((_at(part, "name", default="?"), _at(part, "deviceBytes", default=0)) for part in parts),
+        peak=_at(rank, "peakBytes", default=0),
+        reserve=_at(rank, "reserveBytes", default=0),
+        capacity=_at(rank, "capacityBytes", default=0),
     )
 
 
@@ -135,7 +136,7 @@ def _trouble(pod: Json, placement: Json) -> str:
     ready = condition(placement, "Ready")
     if _at(placement, "status", "phase", default="") in BROKEN or ready.get("reason") == "DeadlineExceeded":
         return str(ready.get("message", ""))
-    for container in _at(pod, "status", "containerStatuses", default=()):
+    for container in _each(pod, "containerStatuses"):
         waiting = _at(container, "state", "waiting", default={})
         died = _at(container, "lastState", "terminated", default={})
         if waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
@@ -145,10 +146,17 @@ def _trouble(pod: Json, placement: Json) -> str:
     return str(scheduled.get("message", "")) if scheduled.get("status") == "False" else ""
 
 
+def _unreadable(placement: Json) -> str:
+    """One sentence on what this version cannot read of a status; empty where it can."""
+    status = _at(placement, "status", default={})
+    odd = [name for name in LISTS if len(_each(placement, name)) != _length(status.get(name))]
+    odd += ["phases.startedAt"] if _began(placement) is None and _running(placement).get("startedAt") else []
+    return f"this version cannot read {', '.join(odd)} of its status" if odd else ""
+
+
 def condition(raw: Json, type_: str) -> Json:
     """A condition of an object; empty where there is none."""
-    found = _at(raw, "status", "conditions", default=())
-    return next((one for one in found if one.get("type") == type_), {})
+    return next((one for one in _each(raw, "conditions") if one.get("type") == type_), {})
 
 
 def _key(raw: Json) -> tuple[str, str]:
@@ -156,14 +164,36 @@ def _key(raw: Json) -> tuple[str, str]:
 
 
 def _at(raw: Any, *path: str, default: Any) -> Any:
+    """What is there, where it is of the kind that ``default`` is; else that."""
     for name in path:
         raw = raw.get(name) if isinstance(raw, Mapping) else None
-    return default if raw is None else raw
+    kind = Mapping if isinstance(default, Mapping) else type(default)
+    return raw if isinstance(raw, kind) and not isinstance(raw, bool) else default
 
 
-def _time(text: str) -> datetime:
-    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+def _each(raw: Json, name: str) -> list[Json]:
+    """The objects in a list of a status."""
+    return [one for one in _at(raw, "status", name, default=[]) if isinstance(one, Mapping)]
 
 
-def _seconds(milliseconds: int | None) -> str:
-    return "" if milliseconds is None else seconds_for_people(milliseconds)
+def _length(found: Any) -> int:
+    """Of a list that may be left out; -1 of anything else."""
+    return 0 if found is None else len(found) if isinstance(found, list) else -1
+
+
+def _running(placement: Json) -> Json:
+    """The phase that has begun and not ended; empty where there is none."""
+    phases = _each(placement, "phases")
+    return phases[-1] if phases and "milliseconds" not in phases[-1] else {}
+
+
+def _began(placement: Json) -> datetime | None:
+    try:
+        began = datetime.fromisoformat(_running(placement).get("startedAt", ""))
+    except (TypeError, ValueError):
+        return None
+    return began if began.tzinfo else began.replace(tzinfo=UTC)
+
+
+def _seconds(milliseconds: int) -> str:
+    return "" if milliseconds < 0 else seconds_for_people(milliseconds)

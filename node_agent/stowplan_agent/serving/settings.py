@@ -50,7 +50,7 @@ def _number(environment: Mapping[str, str], name: str, default: float, *, whole:
         return default
     try:
         value = float(int(text) if whole else float(text))
-    except ValueError:
+    except (ValueError, OverflowError):
         value = math.nan
     if not 0 < value < math.inf:
         raise ContractError(f"{name} is {text[:40]!r}; write a positive {'whole number' if whole else 'number'}")

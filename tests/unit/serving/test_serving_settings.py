@@ -28,6 +28,8 @@ def test_everything_set() -> None:
         ("STOWPLAN_QUEUE_LIMIT", "0"),
         ("STOWPLAN_QUEUE_LIMIT", "1.5"),
         ("STOWPLAN_QUEUE_LIMIT", "many"),
+        ("STOWPLAN_QUEUE_LIMIT", "9" * 400),
+        ("STOWPLAN_QUEUE_LIMIT", "9" * 5000),
         ("STOWPLAN_RESULTS_SIZE", "0"),
         ("STOWPLAN_RESULTS_SIZE", "big"),
         ("STOWPLAN_REQUEST_DEADLINE", "-1"),
