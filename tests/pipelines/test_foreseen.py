@@ -34,9 +34,9 @@ def probing(folder: Path, capacity: int) -> Iterator[tuple[Probe, Session, Count
         machine = Machine("node", "card", capacity, outside, MIB, 1 << 30, 1 << 30)
         plain: Any = session.watch
 
-        def watch(shape: Any, *others: Any) -> Any:
+        def watch(shape: Any, *others: Any, **named: Any) -> Any:
             tried[describe(shape)] += 1
-            return plain(shape, *others)
+            return plain(shape, *others, **named)
 
         session.watch = watch  # type: ignore[method-assign]
         yield Probe(session, contract, link, Foresight(session, contract, link, machine)), session, tried

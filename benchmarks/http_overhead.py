@@ -1,6 +1,6 @@
 """What HTTP costs: requests through the server against the same requests run directly on the pipeline, in pairs.
 
-    python benchmarks/serving.py [--pairs 60] [--output results/...json]
+    python benchmarks/http_overhead.py [--pairs 60] [--output results/...json]
 
 One agent a kind starts on a tiny real diffusers pipeline and the emulated card, as it does in tests. Each pair runs one
 request twice, by ``Service.run`` and by a client with an open connection, in turns which first; client, server and
