@@ -46,9 +46,14 @@ class Bounded(Incumbent):
         return min(self.best, self.known)
 
     def budget(self) -> float:
-        """The most seconds that are of use: those that count as equal to the best so far, and a little for rounding."""
+        """The most seconds that are of use beside the best so far."""
+        return self.of_use(self.goal())
+
+    def of_use(self, known: float) -> float:
+        """The most seconds that are of use beside ``known`` ones: those that count as equal, and a little for rounding;
+        fewer where only what is faster counts."""
         more = -ROUNDING if self.only_faster else TOLERANCE + ROUNDING
-        return (self.goal() + self.between) * (1 + more) - self.between
+        return (known + self.between) * (1 + more) - self.between
 
     def listed(self) -> list[Rows]:
         """The rows of each component; of many only those that may be part of a selection within limits and budget."""

@@ -51,7 +51,7 @@ class Freed:
                 search.again(before, enough)
         search = self.searches[id(free)]
         search.known = enough
-        if search.best > search.budget():
+        if search.best > search.of_use(enough):
             return False
         self._tried[id(free)] = branch
         return True

@@ -102,7 +102,9 @@ class HeadSpace(Space):
         if self.visits.stays:
             # All loads hidden is a bound; most rows need no better one.
             times, priced = plain.times + self.behind.least(self.prices), np.zeros(len(plain), dtype=np.bool_)
-            plain = replace(plain, times=times, priced=priced)
+        else:
+            times, priced = plain.times.copy(), plain.priced.copy()  # others have these rows as well
+        plain = replace(plain, times=times, priced=priced)
         if np.array_equal(whole.shape, plain.shape[:first]):
             # Only seconds differ: nothing else of many rows is copied.
             plain.times[:first], plain.priced[:first] = whole.times, whole.priced
