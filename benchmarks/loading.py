@@ -206,6 +206,16 @@ class Highest:
             self.value = max(self.value, self._measure())
 
 
+def opened(folder: Path, *, touched: bool) -> CudaAccelerator:
+    """The card, with the checkpoint in ``folder``, and the machine's free memory used once if so asked."""
+    accelerator = CudaAccelerator()
+    if touched:
+        touch()
+    if not list(folder.glob("*.safetensors")):
+        write(folder)
+    return accelerator
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path, required=True)
@@ -213,11 +223,7 @@ def main() -> None:
     parser.add_argument("--touch", action="store_true", help="use the machine's free memory once, first")
     parser.add_argument("--breakdown", action="store_true", help="one more run each, and where its time went")
     chosen = parser.parse_args()
-    accelerator = CudaAccelerator()
-    if chosen.touch:
-        touch()
-    if not list(chosen.folder.glob("*.safetensors")):
-        write(chosen.folder)
+    accelerator = opened(chosen.folder, touched=chosen.touch)
     _clean()
     found = limits(chosen.folder, accelerator)
     say(json.dumps(found))

@@ -19,10 +19,9 @@ from typing import Any
 from unittest.mock import patch
 
 from load_breakdown import Breakdown
-from loading import LAYERS, limits, ours, touch, write
+from loading import LAYERS, limits, opened, ours
 from result import heading, say
 from stowplan_agent.accelerators import staging
-from stowplan_agent.accelerators.cuda import CudaAccelerator
 from stowplan_agent.weights import device_copies
 from stowplan_api.quantity import parse_quantity
 
@@ -65,11 +64,7 @@ def main() -> None:
     parser.add_argument("--set", type=parsed, nargs="*", default=[parsed(text) for text in DEFAULT])
     parser.add_argument("--touch", action="store_true", help="use the machine's free memory once, first")
     chosen = parser.parse_args()
-    accelerator = CudaAccelerator()
-    if chosen.touch:
-        touch()
-    if not list(chosen.folder.glob("*.safetensors")):
-        write(chosen.folder)
+    accelerator = opened(chosen.folder, touched=chosen.touch)
     found = limits(chosen.folder, accelerator)
     say(json.dumps(found))
     rows: list[dict[str, Any]] = []

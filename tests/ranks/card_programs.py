@@ -11,6 +11,7 @@ from typing import Any, Final
 import torch
 import torch.distributed as dist
 from safetensors import safe_open
+from safetensors.torch import save_file
 
 from stowplan_agent.accelerators import Accelerator, Event
 from stowplan_agent.accelerators.emulated import EmulatedAccelerator, EmulatedCard
@@ -24,6 +25,14 @@ from stowplan_agent.weights.ledger import Ledger, Tier
 LAYERS: Final = 6
 SLOTS: Final = 2
 CARD: Final = EmulatedCard(capacity_bytes=32 << 20, latency=0.0, contention=1.0)
+
+
+def written(folder: Path, side: int) -> Path:
+    """The folder, with the layers of a model of ``side`` by ``side`` numbers each in it, the same every time."""
+    generator = torch.Generator().manual_seed(3)
+    layers = {f"layer.{number}": torch.randn(side, side, generator=generator) for number in range(LAYERS)}
+    save_file(layers, folder / "layers.safetensors")
+    return folder
 
 
 class FileLayer:

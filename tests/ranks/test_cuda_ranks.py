@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from card_programs import LAYERS
+from card_programs import LAYERS, written
 from crew import run_ranks
-from safetensors.torch import save_file
 
 from stowplan_agent.ranks.shares import share
 
@@ -27,11 +26,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = tmp_path_factory.mktemp("model")
-    generator = torch.Generator().manual_seed(3)
-    layers = {f"layer.{number}": torch.randn(SIDE, SIDE, generator=generator) for number in range(LAYERS)}
-    save_file(layers, found / "layers.safetensors")
-    return found
+    return written(tmp_path_factory.mktemp("model"), SIDE)
 
 
 def test_the_output_is_bit_equal_whatever_the_places_and_one_copy_is_locked(folder: Path) -> None:

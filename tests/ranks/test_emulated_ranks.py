@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from card_programs import CARD, LAYERS
+from card_programs import CARD, LAYERS, written
 from crew import run_ranks
-from safetensors.torch import save_file
 
 from stowplan_agent.ranks.peers.emulated import PEER_RATE
 from stowplan_agent.ranks.shares import share
@@ -20,11 +18,7 @@ LAYER_BYTES = SIDE * SIDE * 4
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = tmp_path_factory.mktemp("model")
-    generator = torch.Generator().manual_seed(3)
-    layers = {f"layer.{number}": torch.randn(SIDE, SIDE, generator=generator) for number in range(LAYERS)}
-    save_file(layers, found / "layers.safetensors")
-    return found
+    return written(tmp_path_factory.mktemp("model"), SIDE)
 
 
 @pytest.fixture(scope="module", params=[2, 4])

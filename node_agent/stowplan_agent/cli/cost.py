@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 from rich.table import Table
 
+from stowplan_agent import collector
 from stowplan_agent.cli.output import Output, out, user_errors, wide_table
 from stowplan_agent.cli.plan import DeviceMemory, HostMemory, on_machine, placement_of
 from stowplan_api.model import ContractError, parse_json
@@ -35,7 +34,8 @@ def cost(
     output: Annotated[Output, typer.Option(help="json, one line a placement, or table.")] = Output.JSON,
 ) -> None:
     """Price placements: seconds of a request, device and host bytes, and every limit that is broken."""
-    with user_errors(ContractError), _no_collector():
+    # Placements have no cycles; looking for some in 100,000 of them would take longer than reading them.
+    with user_errors(ContractError), collector.paused():
         measured = on_machine(CalibrationRecord.read(record), device_memory, host_memory)
         # All lines are read before the first is priced: a bad one leaves no half of an answer behind.
         read = placements_of(measured, placements)
@@ -55,18 +55,6 @@ def _prices(record: CalibrationRecord, placements: Sequence[Placement]) -> Itera
     if len(placements) <= FEW:
         return (price(record, placement) for placement in placements)
     return costs(record, placements)
-
-
-@contextmanager
-def _no_collector() -> Iterator[None]:
-    """Placements have no cycles; looking for some in 100,000 of them would take longer than reading them."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 def cost_table(prices: Sequence[Cost]) -> Table:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
+from stowplan_agent.cli.files import looked_into
 from stowplan_agent.cli.output import INFEASIBLE, Output, out, print_json, user_errors, wide_table
 from stowplan_agent.report.explanation import infeasible_lines, move_lines, workload_lines, worth_lines
 from stowplan_agent.report.provenance import estimate_note
@@ -62,17 +62,8 @@ def placement_of(made: Plan, source: str) -> Placement:
 
 
 def kind_of(path: Path) -> object:
-    """The ``kind`` that a file says it is; None where it cannot be told, which reading the file then explains.
-
-    A pipe can be read only once, so it is not asked.
-    """
-    if not path.is_file():
-        return None
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return data.get("kind") if isinstance(data, dict) else None
+    """The ``kind`` that a file says it is; None where it cannot be told, which reading the file then explains."""
+    return looked_into(path).get("kind")
 
 
 def solved(record: CalibrationRecord, current: Placement | None = None) -> Plan:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from stowplan_agent.cli.files import looked_into
 from stowplan_api.model import ContractError, first_problem
 from stowplan_api.placement import Placement
 from stowplan_api.record import CalibrationRecord
@@ -41,17 +41,9 @@ def read_residency(path: Path) -> Residency:
 
 
 def _answer(path: Path) -> dict[str, Any] | None:
-    """The file's content if it is such an answer; None for anything else, which reading it as a record explains.
-
-    A pipe can be read only once, so it is not asked.
-    """
-    if not path.is_file():
-        return None
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return data if isinstance(data, dict) and "kind" not in data and "record" in data else None
+    """The file's content if it is such an answer; None for anything else, which reading it as a record explains."""
+    data = looked_into(path)
+    return data if "kind" not in data and "record" in data else None
 
 
 def _status(data: object, path: Path) -> ResidencyPlacementStatus:

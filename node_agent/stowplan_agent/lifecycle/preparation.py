@@ -13,9 +13,8 @@ from typing import Final
 
 import torch
 
-from stowplan_agent import inventory
+from stowplan_agent import collector, inventory
 from stowplan_agent.calibration import disagreeing, marked
-from stowplan_agent.lifecycle import collector
 from stowplan_agent.lifecycle.errors import StartError
 from stowplan_agent.lifecycle.foreseen import Foresight
 from stowplan_agent.lifecycle.limits import device_reserve, too_small
@@ -29,7 +28,6 @@ from stowplan_agent.lifecycle.shortfall import Shortfall
 from stowplan_agent.lifecycle.survey import Survey, take_survey
 from stowplan_agent.transaction import Reference
 from stowplan_agent.weights import Timeline
-from stowplan_agent.weights.admission import collector_paused
 from stowplan_agent.weights.timeline import Stretch
 from stowplan_api.diffusion_deployment import Shape
 from stowplan_api.placement import Placement
@@ -99,12 +97,12 @@ class Preparation:
 
     def take_inventory(self) -> None:
         """Headers, configs and limits; refuse what cannot work before a weight is read."""
-        with collector_paused():  # the pipeline's libraries are imported here
+        with collector.paused():  # the pipeline's libraries are imported here
             self._survey = take_survey(self.settings)
 
     def load(self, choose: Choose | None = None) -> None:
         """Read the weights straight to where ``choose`` has them; where it has no opinion, to the seed placement."""
-        with collector_paused():
+        with collector.paused():
             self._loaded = load(self.survey, self.settings, self._stopped, choose)
         if choose is None:
             self.settle()

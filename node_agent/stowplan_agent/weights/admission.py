@@ -5,10 +5,8 @@ What is asked of one component alone is in `adoption`; here is what is asked of 
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import torch
 
@@ -74,18 +72,6 @@ def bring_in(
         hooks.remove()
         raise
     return hooks
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Loading makes many objects and hardly a cycle, and a full collection over some libraries' objects takes 0.1 s."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _check_names(components: Mapping[str, ManagedComponent], modules: Mapping[str, torch.nn.Module]) -> None:

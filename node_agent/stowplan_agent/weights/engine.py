@@ -10,8 +10,9 @@ from contextlib import contextmanager
 
 import torch
 
+from stowplan_agent import collector
 from stowplan_agent.accelerators import Accelerator
-from stowplan_agent.weights.admission import admit, bring_in, collector_paused, destinations
+from stowplan_agent.weights.admission import admit, bring_in, destinations
 from stowplan_agent.weights.audit import check_host, host_buffers
 from stowplan_agent.weights.calls import Calls, plain
 from stowplan_agent.weights.component import ManagedComponent
@@ -72,7 +73,7 @@ class WeightsEngine:
         self._restart()
         for name, module in modules.items():
             check_manager(name, module, self._calls)
-        with collector_paused():
+        with collector.paused():
             new = admit(modules, self._components, self.accelerator, self.ledger, converted_from, self._neighbours)
             entries = destinations(new, seed, self.accelerator)
             for name, component in new.items():

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from stowplan_agent.lifecycle import collector
+from stowplan_agent import collector
 
 
 class Knot:
