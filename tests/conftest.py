@@ -6,6 +6,7 @@ inject faults, which take minutes each, come first, and the short ones of ``unit
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import socket
 from collections.abc import Iterator
@@ -26,6 +27,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return "cluster" if "cluster" in path.split("/")[:-1] else path
 
     return ByFile(config, log)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_event_loop_left_running(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A file that leaves one running breaks each later file of its worker that runs one, and which is up to chance."""
+    yield
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    pytest.fail(f"{request.node.name} leaves an event loop running; close what started it with the file.")
 
 
 @pytest.fixture

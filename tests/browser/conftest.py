@@ -35,8 +35,9 @@ def chromium(log: Path) -> str:
     pytest.skip("there is no chromium; install Debian's package chromium")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """Closed with its file: as long as the driver is open, its event loop runs in the thread of all tests."""
     path = chromium(tmp_path_factory.mktemp("apt") / "log")
     with sync_playwright() as driver:
         opened = driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
