@@ -45,6 +45,18 @@ def streamed_layers(layers: int, resident: int, policy: Policy) -> tuple[int, ..
     return tuple((j + 1) * layers // streamed - 1 for j in range(streamed))
 
 
+def sharded_layers(layers: int, resident: int, sharded: int, policy: Policy) -> tuple[int, ...]:
+    """Which of ``layers`` layers are sharded over the ranks, in running order (PLANNING.md, section 6).
+
+    The host's link is the slowest, so what it brings is placed first: `streamed_layers` of ``resident + sharded``. Of
+    the layers left, which some device holds, the sharded ones are taken by the same rule. The planner and the weights
+    engine both use this function. Raises ValueError when ``resident + sharded`` is not from 0 to ``layers``.
+    """
+    streamed = set(streamed_layers(layers, resident + sharded, policy))
+    held = [index for index in range(layers) if index not in streamed]
+    return tuple(held[index] for index in streamed_layers(len(held), resident, policy))
+
+
 class GroupPlacement(Model):
     """Where the layers of one group live: a resident set, and a ring of ``slots`` buffers for the rest."""
 
@@ -56,7 +68,10 @@ class GroupPlacement(Model):
     pinned_layers: Annotated[tuple[Count, ...], Field(max_length=64)]
     """Of the layers that keep a host copy, how many are pinned: streamed layers first, in running order; one a rank."""
     sharded_layers: Annotated[Count | None, Field(exclude_if=lambda value: value is None)] = None
-    """Layers sharded over the ranks; absent with one rank or without peer access."""
+    """Layers sharded over the ranks (`sharded_layers` says which), beside the resident ones; what is left is streamed.
+
+    Absent with one rank or without peer access.
+    """
 
 
 class ComponentPlacement(Model):

@@ -8,7 +8,7 @@ import pytest
 
 from stowplan_agent.weights.entry import roles_of
 from stowplan_agent.weights.ledger import Ledger
-from stowplan_api.placement import Policy, streamed_layers
+from stowplan_api.placement import Policy, sharded_layers, streamed_layers
 from unit.weights.stacks import emulated_card, layerwise, units_of
 
 POLICIES: tuple[Policy, ...] = ("Strided", "Leading")
@@ -37,6 +37,24 @@ def test_runtime_8_leading_keeps_the_first_layers_and_strided_spreads_the_copies
         # Layers from one copy to the next, the pass's end joined to the next one's beginning.
         gaps = [right - left for left, right in pairwise((*streamed, *(index + layers for index in streamed[:1])))]
         assert not gaps or max(gaps) - min(gaps) <= 1, (layers, resident)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_sharded_layers_come_out_of_those_that_are_not_streamed_and_leave_the_resident_ones(policy: Policy) -> None:
+    for layers in range(17):
+        for resident in range(layers + 1):
+            assert sharded_layers(layers, resident, 0, policy) == ()
+            for sharded in range(layers - resident + 1):
+                chosen = sharded_layers(layers, resident, sharded, policy)
+                assert len(chosen) == sharded and all(left < right for left, right in pairwise(chosen))
+                assert not set(chosen) & set(streamed_layers(layers, resident + sharded, policy))
+            everything = sharded_layers(layers, resident, layers - resident, policy)
+            assert everything == streamed_layers(layers, resident, policy)
+
+
+def test_sharded_layers_are_spread_between_the_streamed_ones_or_come_after_the_first() -> None:
+    assert sharded_layers(8, 2, 2, "Strided") == (2, 6)
+    assert sharded_layers(8, 2, 2, "Leading") == (2, 3)
 
 
 @pytest.mark.parametrize("resident", [-1, 5])
