@@ -81,6 +81,15 @@ class Resources(Model):
     """Ceiling on device memory of each rank; shared (time-sliced, MPS) devices need it; an emulated card's capacity."""
 
 
+class Parallelism(Model):
+    """How the devices of a pod share one request: each has a part of the sequence of tokens."""
+
+    ulysses: Annotated[int, Field(ge=1, le=64)] = 1
+    """Devices that exchange heads of attention; must divide the number of heads."""
+    ring: Annotated[int, Field(ge=1, le=64)] = 1
+    """Devices that pass on keys and values."""
+
+
 class Validation(Model):
     """What a placement must prove before it serves."""
 
@@ -178,11 +187,15 @@ class Rollout(Model):
 class DiffusionDeploymentSpec(Model):
     """What the user declares: a model, a workload, and what each pod gets."""
 
+    model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra=rules(rule.PARALLELISM))
+
     replicas: Annotated[int, Field(ge=0, le=1000)] = 1
     """Pods wanted; kubectl scale and an autoscaler write it too."""
     model: ModelSource
     workload: WorkloadSpec
     resources: Resources
+    parallelism: Parallelism | None = None
+    """Absent: chosen by the model. With gpus 0, ulysses times ring is the number of emulated cards."""
     residency: Residency = Residency()
     serving: Serving = Serving()
     rollout: Rollout = Rollout()
@@ -190,6 +203,13 @@ class DiffusionDeploymentSpec(Model):
     """Stop changing the pods; the gate is kept up all the same."""
     pod_template: Annotated[dict[str, Any] | None, Field(json_schema_extra=PRESERVE_UNKNOWN)] = None
     """A partial pod template, merged by container name; it wins over everything rendered. The server is ``server``."""
+
+    @property
+    def ranks(self) -> int:
+        """Devices of a pod, each with a process of its own; emulated cards where it has no GPU."""
+        if self.resources.gpus:
+            return self.resources.gpus
+        return 1 if self.parallelism is None else self.parallelism.ulysses * self.parallelism.ring
 
 
 class RollbackSummary(Model):

@@ -47,6 +47,12 @@ SHARED_DEVICE: Final[Rule] = (
     "a shared gpuResource needs deviceMemory: the part of the device that each pod may take",
 )
 
+PARALLELISM: Final[Rule] = (
+    "!has(self.parallelism) || self.resources.gpus == 0"
+    " || self.parallelism.ulysses * self.parallelism.ring == self.resources.gpus",
+    "parallelism uses another number of devices than resources.gpus; ulysses times ring must be that number",
+)
+
 PREFER: Final[Rule] = (
     "!self.keep.exists(name, name in self.neverKeep)",
     "a component is in both keep and neverKeep; name it in one of them",

@@ -51,6 +51,8 @@ FIELDS: dict[str, tuple[Json, Json]] = {
     "resources.cpu": ({}, {"resources": RESOURCES | {"cpu": 4}}),
     "resources.memory": ({}, {"resources": RESOURCES | {"memory": "64Gi"}}),
     "resources.deviceMemory": ({}, {"resources": RESOURCES | {"deviceMemory": "24Gi"}}),
+    "parallelism.ulysses": ({}, {"parallelism": {"ulysses": 2}}),
+    "parallelism.ring": ({}, {"parallelism": {"ring": 2}}),
     "residency.mode": ({}, {"residency": {"mode": "Static"}}),
     "residency.placement.components.name": (pinned(), pinned(name="other")),
     "residency.placement.components.mode": (pinned(), offloaded()),
