@@ -8,7 +8,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,10 +66,28 @@ class Prometheus:
 
     def ask(self, query: str) -> list[dict[str, Any]]:
         """The series that a query has now. Raises AssertionError with Prometheus' own words for a bad one."""
-        answer = self.client.get("/api/v1/query", params={"query": query}).json()
-        assert answer["status"] == "success", f"{query}: {answer.get('error')}"
-        found: list[dict[str, Any]] = answer["data"]["result"]
+        found: list[dict[str, Any]] = self._answer("query", query=query)["result"]
         return found
+
+    def over(self, query: str, start: float, end: float) -> list[dict[str, Any]]:
+        """The series that a query had at any second of a span, as Grafana asks for marks; ``end`` may be to come."""
+        found: list[dict[str, Any]] = self._answer("query_range", query=query, start=start, end=end, step=1)["result"]
+        return found
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """The alerts that are pending or firing, with their labels."""
+        found: list[dict[str, Any]] = self._answer("alerts")["alerts"]
+        return found
+
+    def values_of(self, label: str, selector: str) -> list[str]:
+        """What a label has been in the series that a selector matches."""
+        found: list[str] = self._answer(f"label/{label}/values", **{"match[]": selector})
+        return found
+
+    def _answer(self, what: str, **asked: Any) -> Any:
+        answer = self.client.get(f"/api/v1/{what}", params=asked).json()
+        assert answer["status"] == "success", f"{what} {asked}: {answer.get('error')}"
+        return answer["data"]
 
     def until(self, query: str, seconds: float = 30.0) -> list[dict[str, Any]]:
         """The series of a query that are numbers, once there are some; none at the deadline."""
@@ -85,10 +103,21 @@ class Prometheus:
 def prometheus(folder: Path, targets: Mapping[str, Mapping[str, str]]) -> Iterator[Prometheus]:
     """One that reads ``targets`` (address: labels of what it finds there) each second, until the block ends."""
     jobs = [{"targets": [address], "labels": dict(labels)} for address, labels in targets.items()]
+    with configured(folder, [{"job_name": "stowplan", "static_configs": jobs}]) as found:
+        yield found
+
+
+@contextmanager
+def configured(
+    folder: Path, jobs: Sequence[Mapping[str, Any]], rules: Mapping[str, Any] | None = None
+) -> Iterator[Prometheus]:
+    """One with these scrape configurations and groups of rules, both worked on each second, until the block ends."""
     settings = {
-        "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
-        "scrape_configs": [{"job_name": "stowplan", "static_configs": jobs}],
+        "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+        "rule_files": [str(folder / "rules.yml")],
+        "scrape_configs": [dict(job) for job in jobs],
     }
+    (folder / "rules.yml").write_text(yaml.safe_dump(rules or {"groups": []}))
     (folder / "prometheus.yml").write_text(yaml.safe_dump(settings))
     address, log = f"127.0.0.1:{free_port()}", folder / "prometheus.log"
     command = [
@@ -98,7 +127,8 @@ def prometheus(folder: Path, targets: Mapping[str, Mapping[str, str]]) -> Iterat
         f"--web.listen-address={address}",
     ]
     with log.open("w") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+        # What it reads is on this machine: no proxy stands in between.
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=os.environ | {"NO_PROXY": "*"})
     try:
         with httpx.Client(base_url=f"http://{address}", timeout=10, trust_env=False) as client:
             until(lambda: client.get("/-/ready").status_code == 200, process, log)

@@ -6,7 +6,6 @@ resync and client set them; DCGM's page is written here, in the form of its expo
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -21,15 +20,14 @@ import pytest
 from prometheus_client import CollectorRegistry, Gauge, start_http_server
 from typer.testing import CliRunner
 
+import dashboard_queries
 from scraping import Prometheus, free_port, prometheus, until
 from stowplan_agent.cli import app
 from stowplan_agent.serving.drift import LEAST
 from stowplan_agent.serving.metrics import AgentMetrics
 from stowplan_operator.metrics import Metrics
 
-BOARD = Path(__file__).parents[2] / "charts" / "stowplan" / "dashboards" / "stowplan.json"
 UUID = "GPU-00000000-0000-0000-0000-000000000000"
-VARIABLES = {"$namespace": ".*", "$deployment": "kites|other", "$pod": "kites-.*", "$__rate_interval": "20s"}
 MOMENTS = {"Gate closed"}
 """Of no series as long as all is well: it is judged by what it says of the moment before the agent began."""
 
@@ -111,22 +109,16 @@ def scraped(tiny_flux: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield Scraped(found, client)
 
 
-def queries() -> dict[str, str]:
-    """Every query of the dashboard, by the panel or the annotation that asks it."""
-    board = json.loads(BOARD.read_text(encoding="utf-8"))
-    panels = {f"{one['title']} {query['refId']}": query["expr"] for one in board["panels"]
-              for query in one.get("targets", ())}  # fmt: skip
-    return panels | {one["name"]: one["expr"] for one in board["annotations"]["list"]}
+QUERIES = dashboard_queries.of_panels() | dashboard_queries.of_marks()
 
 
 def filled(query: str) -> str:
-    query = queries().get(query, query)
-    for name, value in VARIABLES.items():
-        query = query.replace(name, value)
-    return query
+    """A query, or that of a panel or a mark by its name, with the variables chosen."""
+    asked = QUERIES.get(query, query)
+    return dashboard_queries.chosen(asked, namespace=".*", deployment="kites|other", pod="kites-.*", window="20s")
 
 
-@pytest.mark.parametrize("name", [name for name in queries() if name not in MOMENTS])
+@pytest.mark.parametrize("name", [name for name in QUERIES if name not in MOMENTS])
 def test_a_query_has_data(scraped: Scraped, name: str) -> None:
     assert scraped.prometheus.until(filled(name))
 
@@ -143,7 +135,7 @@ def test_what_the_panels_show_is_what_the_agent_did(scraped: Scraped) -> None:
     waits = value('stowplan_stream_wait_seconds_total{pod="kites-a"}')
     assert 0 < waits <= value("sum(stowplan_request_stage_seconds_sum)"), "the seed placement streams"
     assert value("sum(stowplan_rollbacks_total)") == 1
-    dcgm = scraped.prometheus.until(filled("The card as DCGM sees it A"))
+    dcgm = scraped.prometheus.until(filled(dashboard_queries.OF_A_REAL_CARD))
     assert [(one["metric"]["pod"], float(one["value"][1])) for one in dcgm] == [("kites-dcgm", 21 << 20)]
 
 
