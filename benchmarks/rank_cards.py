@@ -56,7 +56,7 @@ class Cards:
             from stowplan_agent.ranks.peers.cuda import CudaPeerLink
 
             cuda = CudaAccelerator(seat.rank)
-            self.accelerator, self.link = cuda, CudaPeerLink(cuda.device, seat.circle, seat.board)
+            self.accelerator, self.link = cuda, CudaPeerLink(cuda, seat.circle, seat.board)
             self._left, self._right, self._product = (
                 torch.randn(SIDE, SIDE, dtype=torch.bfloat16, device=cuda.device) for _ in range(3)
             )

@@ -120,7 +120,7 @@ def open_card(seat: Seat, card: str) -> tuple[Accelerator, PeerLink]:
     from stowplan_agent.ranks.peers.cuda import CudaPeerLink
 
     cuda = CudaAccelerator(seat.rank)
-    return cuda, CudaPeerLink(cuda.device, seat.circle, seat.board)
+    return cuda, CudaPeerLink(cuda, seat.circle, seat.board)
 
 
 def multiplied(value: torch.Tensor, layer: torch.Tensor) -> torch.Tensor:

@@ -9,7 +9,7 @@ import pytest
 from card_programs import CARD, LAYERS, written
 from crew import run_ranks
 
-from stowplan_agent.ranks.peers.emulated import PEER_RATE
+from stowplan_agent.accelerators.emulated_card import PEER_RATE
 from stowplan_agent.ranks.shares import share
 
 SIDE = 96

@@ -17,6 +17,7 @@ CARD_FIELDS: Final = {
     "STOWPLAN_EMULATED_PAGEABLE_RATE": "pageable_rate",
     "STOWPLAN_EMULATED_FLOPS": "flops",
     "STOWPLAN_EMULATED_MEMORY_RATE": "memory_rate",
+    "STOWPLAN_EMULATED_PEER_RATE": "peer_rate",
 }
 """Environment variable to field of `EmulatedCard`: bytes a second, or floating-point operations a second."""
 
@@ -26,17 +27,19 @@ class AcceleratorError(ValueError):
 
 
 def open_accelerator(
-    name: str, *, ceiling_bytes: int | None = None, environment: Mapping[str, str] | None = None
+    name: str, *, index: int = 0, ceiling_bytes: int | None = None, environment: Mapping[str, str] | None = None
 ) -> Accelerator:
     """The accelerator called ``name`` (``cuda`` or ``emulated``).
 
+    ``index``: which of the GPUs that torch sees; an emulated card is each process's own, whatever its index.
     ``ceiling_bytes`` is the most device memory to use; it is the capacity of an emulated card, and required there.
-    Raises `AcceleratorError` for an unknown name, a missing GPU, or an emulated card without a capacity.
+    Raises `AcceleratorError` for an unknown name, a missing GPU, no GPU of that index, or an emulated card
+    without a capacity.
     """
     if name == "cuda":
         from stowplan_agent.accelerators.cuda import CudaAccelerator
 
-        return CudaAccelerator(ceiling_bytes=ceiling_bytes)
+        return CudaAccelerator(index, ceiling_bytes=ceiling_bytes)
     if name == "emulated":
         from stowplan_agent.accelerators.emulated import EmulatedAccelerator, EmulatedCard
 

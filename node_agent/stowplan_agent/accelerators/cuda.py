@@ -34,30 +34,32 @@ class CudaAccelerator(Accelerator):
     name = "cuda"
 
     def __init__(self, index: int = 0, *, ceiling_bytes: int | None = None) -> None:
-        """Creates the context. Raises `AcceleratorError` where torch sees no GPU."""
+        """Creates the context. Raises `AcceleratorError` where torch sees no such GPU."""
         if not torch.cuda.is_available():
             raise AcceleratorError("no NVIDIA GPU is visible to torch here; choose the emulated accelerator or add one")
+        if index >= torch.cuda.device_count():
+            raise AcceleratorError(f"there is no GPU {index}: torch sees {torch.cuda.device_count()} here; add one")
         self.device = torch.device("cuda", index)
         torch.cuda.set_device(self.device)
         torch.cuda.synchronize(self.device)
         properties = torch.cuda.get_device_properties(self.device)
         self.product = str(properties.name)
         self.facts = cuda_facts(properties)
-        self._memory = CudaMemory(self.device, ceiling_bytes=ceiling_bytes)
+        self.memory = CudaMemory(self.device, ceiling_bytes=ceiling_bytes)
         self._stream = CudaCopyStream(self.device)
         self._new_staging()
 
     def capacity_bytes(self) -> int:
         """The card's memory, or the ceiling."""
-        return self._memory.capacity_bytes
+        return self.memory.capacity_bytes
 
     def outside_bytes(self) -> int:
         """Used on the device but not by this process's allocator: the context, and other processes."""
-        return self._memory.outside_bytes()
+        return self.memory.outside_bytes()
 
     def allocate(self, nbytes: int) -> torch.Tensor:
         """A flat buffer of torch's allocator, on the compute stream."""
-        buffer = self._memory.allocate(nbytes)
+        buffer = self.memory.allocate(nbytes)
         # The allocator may hand out memory that queued compute still uses; copies into it must come after that.
         self._stream.stream.wait_stream(self._compute)
         return buffer
@@ -69,15 +71,15 @@ class CudaAccelerator(Accelerator):
         """
         self._staging.cancel(buffer.untyped_storage().data_ptr())
         self._compute.wait_stream(self._stream.stream)
-        self._memory.free(buffer)
+        self.memory.free(buffer)
 
     def hold(self, nbytes: int) -> None:
         """The allocator itself has the memory, or will refuse it."""
-        self._memory.hold(nbytes)
+        self.memory.hold(nbytes)
 
     def let_go(self, nbytes: int) -> None:
         """Counted as activations from here on, for as long as it is there."""
-        self._memory.hold(-nbytes)
+        self.memory.hold(-nbytes)
 
     def copy(
         self, destination: torch.Tensor, source: torch.Tensor, *, pinned: bool, after: CudaEvent | None
@@ -154,11 +156,11 @@ class CudaAccelerator(Accelerator):
 
     def counters(self) -> MemoryCounters:
         """Counters of torch's allocator, weights kept apart."""
-        return self._memory.counters()
+        return self.memory.counters()
 
     def reset_peaks(self) -> None:
         """Start the peaks from what is held now."""
-        self._memory.reset_peaks()
+        self.memory.reset_peaks()
 
     def empty_cache(self) -> None:
         """Return unused blocks to the driver. Buffers that copies are on their way to are in use."""

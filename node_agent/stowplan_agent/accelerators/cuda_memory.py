@@ -66,6 +66,7 @@ class CudaMemory:
         self.capacity_bytes = min(self._total, ceiling_bytes or self._total)
         self._weights = 0
         self._held = 0  # what the allocator took for the weights: it rounds up
+        self._apart = 0  # weights in memory that the driver gave beside the allocator
         self._peak = 0
         self._activation_peak = 0
         self._reserved_peak = 0
@@ -76,7 +77,7 @@ class CudaMemory:
     def outside_bytes(self) -> int:
         """Used on the device but not by this process's allocator: the context, and other processes."""
         free, total = torch.cuda.mem_get_info(self._device)
-        return max(0, total - free - torch.cuda.memory_reserved(self._device))
+        return max(0, total - free - torch.cuda.memory_reserved(self._device) - self._apart)
 
     def allocate(self, nbytes: int) -> torch.Tensor:
         """A flat buffer, on the compute stream. Raises torch.OutOfMemoryError, with nothing changed."""
@@ -95,6 +96,27 @@ class CudaMemory:
         self._held += nbytes
         torch.cuda.reset_peak_memory_stats(self._device)
 
+    def check_apart(self, taken: int) -> None:
+        """Raises torch.OutOfMemoryError where the ceiling has no room for so many bytes of the driver's own."""
+        if self._ceiling:
+            room = self._ceiling - self._outside() - self._apart - torch.cuda.memory_reserved(self._device)
+            if taken > room:
+                raise torch.OutOfMemoryError(
+                    f"{taken} bytes for the peers' access are more than the {max(0, room)} that are left of the "
+                    f"ceiling of {self._ceiling} bytes"
+                )
+
+    def hold_apart(self, nbytes: int, taken: int) -> None:
+        """Count as weights ``nbytes`` for which the driver itself has given ``taken``; below 0, has got them back.
+
+        They are under the ceiling like any: the allocator's part of it shrinks by what is taken.
+        """
+        self._fold()
+        self._weights += nbytes
+        self._apart += taken
+        torch.cuda.reset_peak_memory_stats(self._device)
+        self._hold_ceiling()
+
     def free(self, buffer: torch.Tensor) -> None:
         """Hand a buffer's memory back to the allocator now, in order of the compute stream.
 
@@ -111,7 +133,7 @@ class CudaMemory:
         """Counters of torch's allocator, weights kept apart."""
         allocated = self._fold()
         return MemoryCounters(
-            allocated=allocated,
+            allocated=allocated + self._apart,
             weights=self._weights,
             peak=self._peak,
             activation_peak=self._activation_peak,
@@ -128,16 +150,19 @@ class CudaMemory:
     def _hold_ceiling(self) -> None:
         # Each time, for libraries take kernels and workspaces outside the allocator at first use.
         if self._ceiling:
-            outside = min(self.outside_bytes(), self._outside_at_start + OWN_GROWTH)
-            share = ceiling_share(self._total, self._ceiling, outside)
+            share = ceiling_share(self._total, self._ceiling, self._outside() + self._apart)
             torch.cuda.set_per_process_memory_fraction(share, self._device)
+
+    def _outside(self) -> int:
+        """What a ceiling counts of it."""
+        return min(self.outside_bytes(), self._outside_at_start + OWN_GROWTH)
 
     def _fold(self) -> int:
         """Take over the peaks of the stretch that ends; returns what is allocated now."""
         counts = self._counts()
-        self._peak = max(self._peak, counts.peak)
+        self._peak = max(self._peak, counts.peak + self._apart)
         self._activation_peak = max(self._activation_peak, counts.peak - self._held)
-        self._reserved_peak = max(self._reserved_peak, counts.reserved_peak)
+        self._reserved_peak = max(self._reserved_peak, counts.reserved_peak + self._apart)
         return counts.allocated
 
     def _counts(self) -> _Counts:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+PEER_RATE: Final = 2.8e9
+"""Bytes a second: seven times the emulated host link, as NVLink is on an H200 (388 to 55 GB/s)."""
 
 
 @dataclass(frozen=True)
@@ -22,3 +26,5 @@ class EmulatedCard:
     contention: float = 1.05
     flops: float = 4e10
     memory_rate: float = 2e10
+    peer_rate: float = PEER_RATE
+    """Bytes a second from another rank's card, where there are several ranks."""

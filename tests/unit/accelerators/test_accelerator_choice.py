@@ -12,11 +12,12 @@ from stowplan_agent.accelerators.emulated import EmulatedAccelerator
 
 def test_an_emulated_card_is_what_its_variables_say() -> None:
     environment = {"STOWPLAN_EMULATED_PINNED_RATE": "3G", "STOWPLAN_EMULATED_FLOPS": "1e9", "OTHER": "x"}
-    card = open_accelerator("emulated", ceiling_bytes=48 << 20, environment=environment)
+    environment["STOWPLAN_EMULATED_PEER_RATE"] = "7G"
+    card = open_accelerator("emulated", index=1, ceiling_bytes=48 << 20, environment=environment)
     try:
         assert isinstance(card, EmulatedAccelerator)
         assert card.capacity_bytes() == 48 << 20
-        assert (card.card.pinned_rate, card.card.flops) == (3e9, 1e9)
+        assert (card.card.pinned_rate, card.card.flops, card.card.peer_rate) == (3e9, 1e9, 7e9)
         assert card.product == "Emulated 48 MiB"
     finally:
         card.close()
@@ -42,3 +43,10 @@ def test_cuda_without_a_gpu_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(AcceleratorError, match=r"no NVIDIA GPU is visible .* choose the emulated"):
         open_accelerator("cuda")
+
+
+def test_a_gpu_that_there_is_not_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(AcceleratorError, match="there is no GPU 2: torch sees 2 here"):
+        open_accelerator("cuda", index=2)

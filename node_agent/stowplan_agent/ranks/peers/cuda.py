@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import torch
 
+from stowplan_agent.accelerators.cuda import CudaAccelerator
 from stowplan_agent.accelerators.staged_copy import StagedCopy
 from stowplan_agent.ranks.board import ROW, Board, Turn
 from stowplan_agent.ranks.circle import Circle
@@ -71,11 +72,12 @@ class CudaPeerStream:
 class CudaPeerLink(StreamPeerLink):
     """One GPU's end."""
 
-    def __init__(self, device: torch.device, circle: Circle, board: Board) -> None:
+    def __init__(self, accelerator: CudaAccelerator, circle: Circle, board: Board) -> None:
         """Locks the board for the device. Raises `driver.DriverError` where the driver refuses."""
-        self._device = device
+        self._device = device = accelerator.device
+        self._memory = accelerator.memory
         self._board = board
-        self._memory: dict[int, _DeviceMemory] = {}
+        self._taken: dict[int, _DeviceMemory] = {}
         with torch.cuda.device(device):
             torch.cuda.synchronize(device)
             words = driver.expose(board.memory.ctypes.data, board.memory.nbytes)
@@ -84,24 +86,31 @@ class CudaPeerLink(StreamPeerLink):
     def allocate(self, nbytes: int) -> torch.Tensor:
         """Memory of the driver's own: torch's allocator maps its segments in a way that has no handle.
 
-        What that allocator keeps unused is given back first where the driver has no room, as it does for itself.
+        Counted as weights, like any buffer. What that allocator keeps unused is given back first where the driver or
+        the ceiling has no room, as it does for itself.
         """
+        try:
+            return self._allocate(nbytes)
+        except torch.OutOfMemoryError:
+            torch.cuda.empty_cache()
+            return self._allocate(nbytes)
+
+    def _allocate(self, nbytes: int) -> torch.Tensor:
+        self._memory.check_apart(driver.whole(nbytes))
         with torch.cuda.device(self._device), torch.inference_mode(False):
-            try:
-                memory = _DeviceMemory(nbytes)
-            except torch.OutOfMemoryError:
-                torch.cuda.empty_cache()
-                memory = _DeviceMemory(nbytes)
+            memory = _DeviceMemory(nbytes)
             buffer = torch.as_tensor(memory, device=self._device)
-        self._memory[buffer.data_ptr()] = memory
+        self._memory.hold_apart(nbytes, driver.whole(nbytes))
+        self._taken[buffer.data_ptr()] = memory
         return buffer
 
     def free(self, buffer: torch.Tensor) -> None:
         """Waits for the device. The memory goes now, whoever still has the tensor."""
-        memory = self._memory.pop(buffer.data_ptr())
+        memory = self._taken.pop(buffer.data_ptr())
         with torch.cuda.device(self._device):
             torch.cuda.synchronize(self._device)
             driver.give_back(memory.address)
+        self._memory.hold_apart(-buffer.nbytes, -driver.whole(buffer.nbytes))
 
     def _introduce(self, name: str, buffers: Sequence[torch.Tensor]) -> list[list[PeerRegion]]:
         """By handles of memory, over the circle's sockets; then all say whether they could open them."""

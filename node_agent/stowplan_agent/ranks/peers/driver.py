@@ -33,9 +33,14 @@ def _called(call: str, answer: tuple[Any, ...]) -> Any:
     raise DriverError(f"the CUDA driver refused {call}: {status.name}")
 
 
+def whole(nbytes: int) -> int:
+    """Bytes that `take` takes for so many."""
+    return -(-nbytes // WHOLE) * WHOLE
+
+
 def take(nbytes: int) -> int:
     """The address of new device memory, a multiple of `WHOLE` bytes. Raises torch.OutOfMemoryError."""
-    return int(_called("cuMemAlloc", driver.cuMemAlloc(-(-nbytes // WHOLE) * WHOLE)))
+    return int(_called("cuMemAlloc", driver.cuMemAlloc(whole(nbytes))))
 
 
 def give_back(address: int) -> None:

@@ -27,15 +27,13 @@ from stowplan_agent.ranks.circle import Circle
 from stowplan_agent.ranks.errors import RankLost
 from stowplan_agent.ranks.peers.interface import PeerLink, PeerRegion
 
-PEER_RATE: Final = 2.8e9
-"""Bytes a second: seven times the emulated card's host link, as NVLink is on an H200 (388 to 55 GB/s)."""
 Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
 LOOK_SECONDS: Final = 2e-4
 """Between looks at a peer's word. An emulated card's time does not pass meanwhile."""
 
 
 class EmulatedPeerLink(PeerLink):
-    """One emulated card's end. ``rate`` is bytes a second, ``latency`` seconds a pull."""
+    """One emulated card's end. ``rate`` is bytes a second, if another than the card's; ``latency`` seconds a pull."""
 
     def __init__(
         self,
@@ -43,7 +41,7 @@ class EmulatedPeerLink(PeerLink):
         circle: Circle,
         board: Board,
         *,
-        rate: float = PEER_RATE,
+        rate: float | None = None,
         latency: float = 2e-5,
         patience: float = 60.0,
     ) -> None:
@@ -51,7 +49,8 @@ class EmulatedPeerLink(PeerLink):
         super().__init__(circle)
         self._accelerator = accelerator
         self._board = board
-        self._rate, self._latency, self._patience = rate, latency, patience
+        self._rate = accelerator.card.peer_rate if rate is None else rate
+        self._latency, self._patience = latency, patience
         self._files: dict[int, int] = {}
         self._voice, self._peer = CopyThread(), CopyThread()
         self._peer_free = 0.0
