@@ -12,6 +12,8 @@ from playwright.sync_api import Browser, Page
 
 NAMES = ("request", "short", "frontier")
 WIDTHS = {"phone": 390, "tablet": 820, "laptop": 1280}
+WITHIN_MARGINS = 688
+"""Pixels of A4's 210 mm between margins of 14 mm."""
 TOP_SECTIONS = ("Device memory through the request", "Where the seconds go", "Where the weights live", "Which card",
                 "Promised against measured", "How the pod started", "Rollbacks")  # fmt: skip
 CUT = """() => [...document.querySelectorAll('svg')].flatMap(svg => {
@@ -112,6 +114,8 @@ def test_on_paper_it_is_light_whole_and_without_links(browser: Browser, pages: d
             " nav: [...document.querySelectorAll('nav')].filter(one => one.getClientRects().length).length})"
         )
         assert found["paper"] == "rgb(255, 255, 255)" and found["nav"] == 0
+        page.set_viewport_size({"width": WITHIN_MARGINS, "height": 1000})
+        assert page.evaluate("document.scrollingElement.scrollWidth") <= WITHIN_MARGINS, "nothing runs off the paper"
         assert page.pdf(format="A4").startswith(b"%PDF-")
 
 

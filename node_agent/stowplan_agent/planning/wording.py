@@ -67,16 +67,16 @@ def because(said: Explanation, component: Component) -> str:
     if said.seconds is None:
         return "it takes the least time it can"
     if said.constraint is None and said.seconds > 0:
-        return f"nothing is faster and this fits; the other would cost {said.seconds:.6g} s a request more"
+        return f"nothing is faster and this fits; the other would cost {_seconds(said.seconds)} a request more"
     if said.constraint is None:
         return (
             "nothing is faster; the other takes as long, and a tie goes to fewer changes, then to fewer prefetches, "
             "then to fewer bytes"
         )
     if said.seconds < 0:
-        gain = f"it would save {-said.seconds:.6g} s a request"
+        gain = f"it would save {_seconds(-said.seconds)} a request"
     else:
-        gain = f"it would cost {said.seconds:.6g} s a request more" if said.seconds else "it would take as long"
+        gain = f"it would cost {_seconds(said.seconds)} a request more" if said.seconds else "it would take as long"
     if said.constraint == "moves":
         return f"no safe order of moves from the current placement reaches it; {gain}"
     short = f"{said.short_bytes} bytes ({for_people(said.short_bytes or 0)}) short"
@@ -85,6 +85,13 @@ def because(said: Explanation, component: Component) -> str:
     else:
         where = f"{'pinned' if said.constraint == 'pinned' else 'host'} memory: node {said.node}"
     return f"{where} is {short}; {gain}"
+
+
+def _seconds(taken: float) -> str:
+    """Seconds above 0 for a person to read; the field beside the words has all digits."""
+    if taken < 0.0001:
+        return "less than 0.0001 s"
+    return f"{taken:.3g} s" if taken < 100 else f"{taken:.0f} s"
 
 
 def in_words(component: Component, entry: ComponentPlacement, *, fully: bool = False) -> str:

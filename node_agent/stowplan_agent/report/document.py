@@ -45,10 +45,12 @@ tr.no td{{color:var(--bad)}} ul.plain{{list-style:none;margin:0;padding:0}} summ
 .broad{{display:none}} .slim{{display:block}} main{{padding:20px 14px 40px}}
 h1{{font-size:21px}} .head{{font-size:18px}} .tiles{{grid-template-columns:1fr 1fr;gap:8px}}
 .tile{{padding:10px 12px}} .tile b{{font-size:22px}}}}
-@media print{{:root,.stow{{{LIGHT}}} body{{font-size:12px}} main{{max-width:none;padding:0}}
-nav,.slim,details:not([open]){{display:none}} .broad{{display:block}} .wide{{overflow:visible}} .wide svg{{min-width:0}}
-svg,tr,.tile,.note{{break-inside:avoid}} h2,h3{{break-after:avoid}}
+@media print{{:root,.stow{{{LIGHT}}} body,table,.foot{{font-size:12px}} main{{max-width:none;padding:0}}
+nav,.slim,details:not([open]){{display:none}} .broad{{display:block}} .wide{{overflow:visible}}
+main .wide svg,main .wide table{{min-width:0}} .tiles{{grid-template-columns:repeat(4,1fr)}}
+svg,tr,.tile,.note{{break-inside:avoid}} h2,h3,h2+p,h3+p,.head{{break-after:avoid}}
 *{{print-color-adjust:exact;-webkit-print-color-adjust:exact}}}}
+@page{{margin:14mm}}
 """
 
 

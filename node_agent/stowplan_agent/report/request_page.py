@@ -39,7 +39,8 @@ from stowplan_api.residency_placement import ResidencyPlacementStatus
 
 SCROLLED: Final = """
 .wide table{min-width:720px} td.n{white-space:nowrap}
-@media (min-width:641px){.homes td:nth-child(-n+2){white-space:nowrap} .homes td:nth-child(3){min-width:150px}}
+@media (min-width:641px){.homes td:nth-child(-n+2),.history td:first-child{white-space:nowrap}
+.homes td:nth-child(3){min-width:150px}}
 """
 """On a phone numbers keep their size and are moved sideways, rather than shrunk beyond reading."""
 

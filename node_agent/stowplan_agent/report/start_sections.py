@@ -28,4 +28,4 @@ def start_sections(status: ResidencyPlacementStatus) -> Iterator[tuple[str, str]
         yield "How the pod started", f"<p>{escape(start_sentence(status))}</p>{broad_and_slim(wide, slim)}"
     if taken := rollback_rows(status):
         history = table(("when", "why", "from", "to", "measured"), [(row, False) for row in taken])
-        yield "Rollbacks", cards("Rollbacks", history)
+        yield "Rollbacks", f'<div class="history">{cards("Rollbacks", history)}</div>'
