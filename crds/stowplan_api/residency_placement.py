@@ -77,6 +77,9 @@ class Agent(Model):
     """Never before the container's own start, or this is another boot's word."""
     version: Text
     """Version of Stowplan."""
+    earlier_boots: Count | None = None
+    """Boots of this pod before this one, as counted in the pod; absent where nothing outlives a container to count in.
+    Where it equals the restarts of the container, this can be no earlier boot's word, whatever clocks say."""
 
 
 class PhaseStatus(Model):

@@ -36,6 +36,11 @@ class PlacementView:
         return self.status.agent.boot_id if self.status.agent else ""
 
     @property
+    def earlier_boots(self) -> int | None:
+        """How many boots of the pod were before it; None where the agent does not know."""
+        return self.status.agent.earlier_boots if self.status.agent else None
+
+    @property
     def started_at(self) -> datetime | None:
         """When that boot began."""
         return parse_time(self.status.agent.started_at) if self.status.agent else None

@@ -2,13 +2,15 @@
 
 A restarted container finds the status of its predecessor, gate open. The first write replaces it, so that the gate
 closes at once (KUBERNETES.md, The gate); only the history of rollbacks and the times of conditions that did not flip
-are carried over.
+are carried over. It also says which boot of its pod it is: clocks may be set back, and a count cannot.
 """
 
 from __future__ import annotations
 
+import os
 import uuid
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -26,9 +28,25 @@ _FIRST: Final[tuple[tuple[PlacementCondition, Status], ...]] = (
 )
 
 
-def new_agent(now: datetime, version: str) -> Agent:
-    """The identity of this boot: a fresh random id, and when it began."""
-    return Agent(boot_id=str(uuid.uuid4()), started_at=timestamp(now), version=version)
+def new_agent(now: datetime, version: str, earlier_boots: int | None = None) -> Agent:
+    """The identity of this boot: a fresh random id, when it began, and how many of its pod were before it."""
+    return Agent(boot_id=str(uuid.uuid4()), started_at=timestamp(now), version=version, earlier_boots=earlier_boots)
+
+
+def count_boot(folder: Path, pod_uid: str) -> int | None:
+    """Count this boot, and say how many of its pod were counted before. Once a process, before it says anything.
+
+    ``folder`` is to outlive a container and may be shared with other pods. None where nothing can be kept there.
+    """
+    try:
+        with (folder / f".stowplan-boots-{pod_uid}").open("ab") as count:
+            before = count.tell()
+            count.write(b".")
+            count.flush()
+            os.fsync(count.fileno())
+            return before
+    except OSError:
+        return None
 
 
 def first_status(

@@ -10,11 +10,13 @@ import logging
 import signal
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from queue import Empty, SimpleQueue
+from tempfile import gettempdir
 from typing import Final
 
 from stowplan_agent import __version__
-from stowplan_agent.cluster.boot import new_agent
+from stowplan_agent.cluster.boot import count_boot, new_agent
 from stowplan_agent.cluster.client import PlacementClient, in_cluster
 from stowplan_agent.cluster.identity import PodIdentity
 from stowplan_agent.cluster.local import LocalReporter
@@ -188,9 +190,10 @@ class Agent:
         return None if self._stored is None else self._stored.text()
 
     def _reporter(self) -> Reporter:
-        agent = new_agent(datetime.now(UTC), __version__)
+        now = datetime.now(UTC)
         if self._identity is None:
-            return LocalReporter(agent, self._settings.memory_limit or 0)
+            return LocalReporter(new_agent(now, __version__), self._settings.memory_limit or 0)
+        agent = new_agent(now, __version__, count_boot(Path(gettempdir()), self._identity.pod_uid))
         client = PlacementClient(in_cluster(), self._identity.namespace, self._identity.pod_name)
         reporter = StatusReporter(client, self._identity.pod_uid, agent)
         reporter.start()

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
-from stowplan_api.conditions import is_true, shorten, timestamp
+from stowplan_api.conditions import Condition, is_true, shorten, timestamp
 from stowplan_api.contract import READINESS_GATE, PlacementCondition
-from stowplan_operator.decide.opening import Opening, last_opening, remembered, set_back, with_opening
+from stowplan_operator.decide.opening import Opening, Whose, last_opening, remembered, whose, with_opening
 from stowplan_operator.kinds import Json
 from stowplan_operator.placement import PlacementView
 from stowplan_operator.pod import ContainerView, PodView
@@ -34,7 +34,7 @@ class GateReason(StrEnum):
     CONTAINER_NOT_RUNNING = "ContainerNotRunning"
     """False: no server process runs, so nothing that was validated is in force."""
     EARLIER_BOOT = "EarlierBoot"
-    """False: the validation is of a process that has ended."""
+    """False: the validation is, or may be, of a process that has ended."""
     OTHER_GENERATION = "OtherGeneration"
     """False: the validation is of another generation of the spec."""
 
@@ -60,27 +60,42 @@ class GatePatch:
 
 def judge(pod: PodView, placement: PlacementView | None) -> Gate:
     """What the gate should say, from the pod and the ResidencyPlacement of its name."""
-    opened = last_opening(pod)
-    gate = _judge(pod, placement, opened)
-    return replace(gate, message=with_opening(gate.message, remembered(gate.open, pod, placement, opened)))
+    last = last_opening(pod)
+    gate, opening = _judge(pod, placement, last)
+    return replace(gate, message=with_opening(gate.message, opening))
 
 
-def _judge(pod: PodView, placement: PlacementView | None, opened: Opening | None) -> Gate:
+def _judge(pod: PodView, placement: PlacementView | None, last: Opening | None) -> tuple[Gate, Opening | None]:
+    """The gate, and what it was opened for last once it says so."""
     if placement is None or placement.terminating or placement.pod_uid != pod.uid:
-        return Gate(False, GateReason.PLACEMENT_MISSING, f"no ResidencyPlacement for pod uid {pod.uid}")
+        return Gate(False, GateReason.PLACEMENT_MISSING, f"no ResidencyPlacement for pod uid {pod.uid}"), last
     server = pod.server
     if server is None or server.started_at is None:
-        return Gate(False, GateReason.CONTAINER_NOT_RUNNING, "the server container is not running")
-    validated = placement.condition(PlacementCondition.VALIDATED)
-    if validated is None or placement.started_at is None:
-        return Gate(False, GateReason.AGENT_SILENT, "the agent has not reported yet")
-    if _of_an_earlier_boot(server, server.started_at, placement, placement.started_at, opened):
-        return Gate(
-            False,
-            GateReason.EARLIER_BOOT,
-            f"the newest report is of a process that started at {timestamp(placement.started_at)}; "
-            f"this one started at {timestamp(server.started_at)}",
+        return Gate(False, GateReason.CONTAINER_NOT_RUNNING, "the server container is not running"), last
+    validated, agent = placement.condition(PlacementCondition.VALIDATED), placement.started_at
+    if validated is None or agent is None:
+        return Gate(False, GateReason.AGENT_SILENT, "the agent has not reported yet"), last
+    said_by = whose(server, server.started_at, placement, agent, last)
+    gate = _of_report(placement, validated) if said_by is Whose.THIS else _of_another(server, placement, said_by)
+    return gate, remembered(gate.open, placement, server.started_at, said_by, last)
+
+
+def _of_another(server: ContainerView, placement: PlacementView, said_by: Whose) -> Gate:
+    """The newest report is not, or not surely, of the process that runs."""
+    assert placement.started_at is not None and server.started_at is not None
+    started, runs_since = timestamp(placement.started_at), timestamp(server.started_at)
+    if said_by is Whose.EARLIER or placement.earlier_boots is None:
+        text = f"the newest report is of a process that started at {started}; this one started at {runs_since}"
+    else:
+        text = (
+            f"the newest report may be of an earlier process (boots before it: {placement.earlier_boots}, restarts of "
+            f"the container: {server.restarts}); its next report will tell, and if none comes, delete the pod"
         )
+    return Gate(False, GateReason.EARLIER_BOOT, text)
+
+
+def _of_report(placement: PlacementView, validated: Condition) -> Gate:
+    """What the process that runs says."""
     if validated.observed_generation != placement.generation:
         return Gate(
             False,
@@ -92,15 +107,6 @@ def _judge(pod: PodView, placement: PlacementView | None, opened: Opening | None
     if is_true(placement.status.conditions, PlacementCondition.ROLLED_BACK):
         return Gate(True, GateReason.PLACEMENT_ROLLED_BACK, "the last good placement is validated in this boot")
     return Gate(True, GateReason.PLACEMENT_VALIDATED, "the placement in force is validated in this boot")
-
-
-def _of_an_earlier_boot(
-    server: ContainerView, container: datetime, placement: PlacementView, agent: datetime, opened: Opening | None
-) -> bool:
-    """By the times of one node; and, for its clock may be set back, by what the gate was opened for."""
-    if agent < container or set_back(server, agent):
-        return True
-    return opened is not None and opened.ended(placement, container)
 
 
 def gate_patch(pod: PodView, gate: Gate, now: datetime) -> GatePatch | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stowplan_agent.cluster.boot import new_agent
+from stowplan_agent.cluster.boot import count_boot, new_agent
 from stowplan_agent.cluster.client import ApiServerError, in_cluster
 from stowplan_agent.cluster.identity import read_identity
 from stowplan_agent.cluster.local import LocalReporter
@@ -98,3 +98,14 @@ def test_the_local_reporter_prints_each_phase_once_as_it_ends() -> None:
         ["Load", "1.23", "s"],
         ["rolled", "back", "(TooSlow):", "2", "s", "instead", "of", "1", "s"],
     ]
+
+
+def test_boots_of_a_pod_are_counted_where_something_outlives_a_container(tmp_path: Path) -> None:
+    assert [count_boot(tmp_path, "uid-1") for _ in range(3)] == [0, 1, 2]
+    assert count_boot(tmp_path, "uid-2") == 0, "a volume that pods share counts each of them"
+    agent = new_agent(datetime(2026, 1, 2, tzinfo=UTC), "0.1.0", count_boot(tmp_path, "uid-1"))
+    assert agent.to_json()["earlierBoots"] == 3
+
+
+def test_where_nothing_can_be_kept_no_count_is_claimed(tmp_path: Path) -> None:
+    assert count_boot(tmp_path / "absent", "uid-1") is None
