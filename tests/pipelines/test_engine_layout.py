@@ -168,11 +168,21 @@ def test_runtime_3_statistics_of_a_batch_norm_are_read_and_changed_outside_forwa
     card.close()
 
 
+COUNTS: dict[str, Callable[[nn.Module, torch.Tensor], object]] = {
+    "in_place": lambda layer, calls: calls.add_(1),
+    "by_another_tensor": lambda layer, calls: setattr(layer, "by_another_tensor", calls + 1),
+    "uncounted_by_torch": lambda layer, calls: calls.data.add_(1),
+    "by_other_memory": lambda layer, calls: setattr(calls, "data", calls + 1),
+    "by_another_storage": lambda layer, calls: calls.set_(calls + 1),
+}
+
+
 def test_w3_a_buffer_that_a_streamed_layer_counts_up_keeps_its_count(pipe: Any) -> None:
     """RUNTIME 3: a mutated buffer keeps its value, and is on the ledger while it is on the device."""
     layer = stack(pipe)[1]
-    layer.register_buffer("calls", torch.zeros(1))
-    layer.register_forward_pre_hook(lambda module, _: count(module))
+    for way in COUNTS:
+        layer.register_buffer(way, torch.zeros(1))
+    layer.register_forward_pre_hook(count)
     part = "unet" if hasattr(pipe, "unet") else "transformer"
     with managed(pipe) as (engine, card):
         place_all(engine, PLACEMENTS["streamed"])
@@ -180,14 +190,15 @@ def test_w3_a_buffer_that_a_streamed_layer_counts_up_keeps_its_count(pipe: Any) 
         for number, place in enumerate(["streamed", "streamed", "resident", "half, forward, strided"]):
             place_all(engine, PLACEMENTS[place])
             ask(pipe, engine)
-            run_once = run_once or int(layer.calls)
-            assert int(layer.calls) == run_once * (number + 1) > 0
+            run_once = run_once or int(layer.in_place)
+            for way in COUNTS:
+                assert int(getattr(layer, way)) == run_once * (number + 1) > 0, way
             assert engine.ledger.held(part, Tier.DEVICE) <= card.counters().weights
-    assert int(layer.calls) == run_once * 4
 
 
-def count(module: nn.Module) -> None:
-    module.calls.add_(1)
+def count(layer: nn.Module, _inputs: object) -> None:
+    for way, add in COUNTS.items():
+        add(layer, getattr(layer, way))
 
 
 class Tagged(nn.Parameter):

@@ -107,8 +107,11 @@ class EmulatedAccelerator(Accelerator):
         return self._link.queue(partial(self._move, work), end)
 
     def read_back(self, destination: torch.Tensor, source: torch.Tensor) -> None:
-        """Copy at the pageable rate, compute standing still."""
-        self.wait(self.copy(destination, source, pinned=False, after=None))
+        """Copy at the pageable rate, compute standing still: a link is busy in one direction, and this is the other."""
+        check_length(destination, source)
+        self.clock.wait(self.clock.compute + self.card.latency + destination.nbytes / self.card.pageable_rate)
+        with _disable_current_modes(), torch.inference_mode():
+            self._move(partial(destination.copy_, source))
 
     def record(self) -> EmulatedEvent:
         """Compute's now."""
@@ -159,7 +162,8 @@ class EmulatedAccelerator(Accelerator):
         """There is no cache."""
 
     def trim(self) -> None:
-        """There is nothing to give back."""
+        """There is nothing to give back; copies on their way arrive, as they do before staging memory can go."""
+        self._link.drain()
 
     @contextmanager
     def running(self) -> Iterator[None]:

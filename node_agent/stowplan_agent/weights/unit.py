@@ -57,7 +57,7 @@ class Unit:
         """Queue the copy to the device, into memory that is taken first if need be. Raises torch.OutOfMemoryError."""
         if self.device is not None or not self.nbytes:
             return
-        self._buffers.absorb()
+        self._buffers.absorb(self._memory)
         self.reserve()
         assert self._room is not None
         try:
@@ -79,12 +79,11 @@ class Unit:
     def release(self) -> None:
         """Leave the device: a pointer drop, except for buffers that a forward pass has changed."""
         if self.device is not None and self._on_its_way is None:
-            if self.source is None:
+            if self.source is None and self.host is None:
                 self.keep_host_copy()
-                assert self.host is not None
-                self._buffers.absorb()
-                for view in self._buffers.changed():
-                    self._accelerator.read_back(view.of(self.host.tensor), view.of(self.device))
+            elif self.source is None and self.host is not None:
+                self._buffers.absorb(self._memory)
+                self._buffers.carry(self.host.tensor, self.device, self._accelerator)
             self.unbind()
         self._free()
 
@@ -104,7 +103,7 @@ class Unit:
         """The device's bytes, compute waiting for them, for `ranks.store.NodeStore.read_back`."""
         assert self.device is not None, "only a unit on the device is read back"
         self.arrive()
-        self._buffers.absorb()
+        self._buffers.absorb(self._memory)
         return self.device
 
     @property
@@ -116,7 +115,7 @@ class Unit:
         """Write the device's bytes into a host buffer, for `keep`."""
         assert self.device is not None, "only a unit on the device is read back"
         self.arrive()
-        self._buffers.absorb()
+        self._buffers.absorb(self._memory)
         self._accelerator.read_back(buffer.tensor, self.device)
 
     def keep(self, buffer: HostBuffer) -> None:
@@ -183,6 +182,13 @@ class Unit:
     def unbind(self) -> None:
         """Make the tensors views of what there is off the device again."""
         self.bind(self._host_views if self.host is not None else self._loaded_views)
+
+    @property
+    def _memory(self) -> torch.Tensor | None:
+        """What the tensors are views of; None for what the loading library made."""
+        if self.device is not None and self._on_its_way is None:
+            return self.device
+        return None if self.host is None else self.host.tensor
 
     def _free(self) -> None:
         buffer = self.device if self.device is not None else self._room

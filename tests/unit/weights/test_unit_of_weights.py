@@ -22,6 +22,7 @@ class Counting(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.arange(6.0).view(2, 3).t())
         self.register_buffer("count", torch.zeros(3))
+        self.eval()
 
 
 def loose(module: nn.Module, card: EmulatedAccelerator, ledger: Ledger) -> Unit:
@@ -70,9 +71,19 @@ def written(buffer: torch.Tensor) -> torch.Tensor:
     return buffer
 
 
+def given(buffer: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    buffer.data = value
+    return buffer
+
+
 CHANGES = {
     "written in place": written,
     "written through a view": lambda buffer: (buffer[1:].mul_(0).add_(4), buffer)[1],
+    "written uncounted": lambda buffer: (buffer.data.add_(3), buffer)[1],
+    "given other memory": lambda buffer: given(buffer, buffer + 2),
+    "given its own memory, turned": lambda buffer: given(buffer, buffer.data[None].expand(3, 3).t()[:, 1]),
+    "given memory of another shape": lambda buffer: given(buffer, torch.ones(2, 2)),
+    "given another storage": lambda buffer: buffer.set_(torch.rand(3)),
     "assigned": lambda buffer: buffer + 7,
     "assigned in another shape": lambda buffer: torch.ones(2, 2),
     "assigned in another dtype": lambda buffer: buffer.double() + 1,
@@ -100,6 +111,61 @@ def test_a_changed_buffer_keeps_its_value_wherever_it_goes(change: str, mode: ty
                     assert module.count is None
                 else:
                     assert torch.equal(module.count, expected) and module.count.dtype == expected.dtype
+
+
+def test_a_tied_buffer_that_is_given_other_memory_stays_tied() -> None:
+    with emulated_card() as card, torch.no_grad():
+        module = nn.ModuleList([Counting(), Counting()])
+        module[1].count = module[0].count
+        unit = loose(module, card, Ledger())
+        for number, shape in enumerate([(3,), (3,), (2, 2)]):
+            on_device(unit)
+            module[0].count.data = torch.full(shape, float(number))
+            unit.release()
+            assert all(torch.equal(part.count, torch.full(shape, float(number))) for part in module)
+            assert module[0].count is module[1].count
+
+
+def test_views_of_one_buffer_come_apart_when_one_is_given_other_memory() -> None:
+    with emulated_card() as card, torch.no_grad():
+        module = Counting()
+        module.register_buffer("part", module.count[1:])
+        unit = loose(module, card, Ledger())
+        module.part.add_(1)
+        for step in (on_device, Unit.release):
+            module.part.data = torch.full((2,), 7.0)
+            step(unit)
+            assert module.count.tolist() == [0, 1, 1] and module.part.tolist() == [7, 7]
+
+
+def test_a_large_buffer_is_read_back_once_and_then_only_for_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stowplan_agent.weights.buffers.READ_ANYWAY", 0)
+    monkeypatch.setattr("stowplan_agent.weights.buffers.COMPARED_AT_ONCE", 8)
+    read: list[int] = []
+
+    class Watched(EmulatedAccelerator):
+        def read_back(self, destination: torch.Tensor, source: torch.Tensor) -> None:
+            read.append(destination.nbytes)
+            super().read_back(destination, source)
+
+    with torch.no_grad():
+        for uncounted in (False, True):
+            card = Watched(EmulatedCard(1 << 20, 0))
+            module = Counting()
+            unit = loose(module, card, Ledger())
+            reads = []
+            for visit in range(4):
+                read.clear()
+                on_device(unit)
+                if uncounted:
+                    module.count.data.add_(1)
+                elif visit == 2:
+                    module.count.add_(4)
+                unit.release()
+                reads.append(read[:])
+            assert module.count.tolist() == [4.0] * 3
+            assert reads == ([[8, 12], [12], [12], [12]] if uncounted else [[8, 4], [], [12], []])
+            card.close()
 
 
 def test_statistics_that_a_batch_norm_in_training_changes_survive_release() -> None:
