@@ -2,8 +2,7 @@
 
 Copies from pinned memory go straight to the copy stream; no host synchronisation, no allocator call. Copies from
 pageable memory and fills from files go through the staging ring, whose threads put them on the stream: while one of
-them is on its way, straight copies queue behind it, so that copies keep the order of issue. Nothing here synchronises
-but what says so.
+them is on its way, straight copies queue behind it in the order of issue. Nothing here synchronises but what says so.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from stowplan_agent.accelerators.facts import cuda_facts
 from stowplan_agent.accelerators.interface import Accelerator, ByteSource, MemoryCounters, check_length
 from stowplan_agent.accelerators.staged_copy import MemorySource, StagedCopy
 from stowplan_agent.accelerators.staging import Staging
+from stowplan_agent.accelerators.staging_memory import RING_BYTES
 
 CudaEvent = torch.cuda.Event | StagedCopy
 """A point of a stream, or the end of a copy that is not wholly on its stream yet."""
@@ -32,6 +32,7 @@ class CudaAccelerator(Accelerator):
     """One GPU of this process."""
 
     name = "cuda"
+    staging_need_bytes = RING_BYTES
 
     def __init__(self, index: int = 0, *, ceiling_bytes: int | None = None) -> None:
         """Creates the context. Raises `AcceleratorError` where torch sees no such GPU."""
@@ -65,10 +66,7 @@ class CudaAccelerator(Accelerator):
         return buffer
 
     def free(self, buffer: torch.Tensor) -> None:
-        """Hand the memory back to the allocator, in stream order: once the copy stream is past it.
-
-        Copies into it that are not on the stream yet are let go; the host waits for reads for them to end.
-        """
+        """Hand the memory back in stream order: copies not on the stream yet are let go, once reads for them end."""
         self._staging.cancel(buffer.untyped_storage().data_ptr())
         self._compute.wait_stream(self._stream.stream)
         self.memory.free(buffer)

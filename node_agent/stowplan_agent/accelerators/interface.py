@@ -66,6 +66,9 @@ class Accelerator(ABC):
     """The card's name, for people."""
     facts: DeviceFacts | None = None
     """What the driver said of the card when the accelerator was opened; None where it says nothing."""
+    staging_need_bytes: int = 0
+    """Host memory that it takes, beside the host copies, for bytes on their way from pageable memory or files: from the
+    first such byte on until `trim`."""
 
     @abstractmethod
     def capacity_bytes(self) -> int:
@@ -140,7 +143,7 @@ class Accelerator(ABC):
     @property
     @abstractmethod
     def staging_bytes(self) -> int:
-        """Host memory that the accelerator itself has locked, for bytes on their way from pageable memory or files."""
+        """What the accelerator itself has locked now of `staging_need_bytes`."""
 
     @abstractmethod
     def pin(self, buffer: torch.Tensor) -> bool:

@@ -1,4 +1,8 @@
-"""What this process may use of the machine: device and host memory, each with its reserve. No weight is touched."""
+"""What this process may use of the machine: device and host memory, each with its reserve. No weight is touched.
+
+Host memory that the accelerator takes for bytes on their way counts whether or not a plan has pageable copies: every
+load passes through it. It is taken off here, and nowhere else; the planner's host bytes are host copies alone.
+"""
 
 from __future__ import annotations
 
@@ -43,11 +47,23 @@ def host_room(
 ) -> int:
     """Bytes of host copies that plans may have under ``host``, of which ``held_bytes`` are there already.
 
-    That is what is free, less the reserve, and less what an emulated card has not taken yet of its memory.
+    That is what is free, less the reserve, and less what the accelerator has not taken yet: its staging memory, and an
+    emulated card its memory.
     """
-    still_to_come = accelerator.capacity_bytes() - accelerator.counters().allocated
+    still_to_come = _staging_to_come(accelerator)
+    if _is_host_memory(accelerator):
+        still_to_come += settings.company.ranks * (accelerator.capacity_bytes() - accelerator.counters().allocated)
     budget = host.pin_budget(settings.spec.residency.host_reserve) + held_bytes
-    return max(0, budget - (still_to_come if _is_host_memory(accelerator) else 0))
+    return max(0, budget - still_to_come)
+
+
+def rewrite_room(settings: StartSettings, accelerator: Accelerator) -> int:
+    """Bytes of host memory that a rewrite of weights may take now, the reserve included."""
+    return max(0, read_host(settings).headroom - _staging_to_come(accelerator))
+
+
+def _staging_to_come(accelerator: Accelerator) -> int:
+    return max(0, accelerator.staging_need_bytes - accelerator.staging_bytes)
 
 
 def _is_host_memory(accelerator: Accelerator) -> bool:
@@ -63,6 +79,7 @@ def read_machine(settings: StartSettings, accelerator: Accelerator, found: inven
         device_bytes=max(0, capacity - outside),
         device=accelerator.product,
         host=host,
+        process_bytes=_staging_to_come(accelerator),
         device_is_host=_is_host_memory(accelerator),
     )
     room = host_room(settings, accelerator, host)

@@ -12,7 +12,7 @@ import torch
 from stowplan_agent.accelerators import Accelerator
 from stowplan_agent.calibration import Machine, measure_link
 from stowplan_agent.lifecycle.errors import StartError
-from stowplan_agent.lifecycle.limits import read_host, too_small
+from stowplan_agent.lifecycle.limits import rewrite_room, too_small
 from stowplan_agent.lifecycle.preferences import check_fixed
 from stowplan_agent.lifecycle.seed import with_pins
 from stowplan_agent.lifecycle.session import Session
@@ -112,7 +112,7 @@ def _load(
     pipeline.deferred.settle_all()  # what only a fixed component has
     parts = engine.describe()
     check_fixed(spec.residency.prefer, parts)
-    pipeline.rewrite_within(lambda: engine.rewriting(read_host(settings).headroom))
+    pipeline.rewrite_within(lambda: engine.rewriting(rewrite_room(settings, survey.accelerator)))
     session = Session(survey.accelerator, pipeline, engine, stop=stop)
     return Loaded(session, machine, with_pins(seed(parts), parts, machine.pinnable_bytes))
 
