@@ -39,14 +39,25 @@ class Tee(io.BytesIO):
 
     def __init__(self, text: bytes, times: int) -> None:
         super().__init__()
-        self.seen = threading.Event()
-        self._text, self._times = text, times
+        self._awaited: list[tuple[bytes, int, threading.Event]] = []
+        self.seen = self.awaited(text, times)
+
+    def awaited(self, text: bytes, times: int) -> threading.Event:
+        """An event that is set once this text was seen so often."""
+        event = threading.Event()
+        self._awaited.append((text, times, event))
+        self._look()
+        return event
 
     def write(self, data: Any) -> int:
         written = super().write(data)
-        if self.getvalue().count(self._text) >= self._times:
-            self.seen.set()
+        self._look()
         return written
+
+    def _look(self) -> None:
+        for text, times, event in self._awaited:
+            if self.getvalue().count(text) >= times:
+                event.set()
 
 
 def commands(program: str, ranks: int, *arguments: str) -> list[list[str]]:

@@ -8,8 +8,10 @@ import signal
 import subprocess
 import sys
 import threading
+from functools import partial
 from typing import Any
 
+from stowplan_agent import switch_signal
 from stowplan_agent.ranks.agreement import Step
 from stowplan_agent.ranks.agreement.delegate import AgreementEnded, Delegate
 from stowplan_agent.ranks.board import Turn
@@ -63,10 +65,30 @@ def stay(seat: Seat) -> None:
     )
     asked = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: asked.set())
-    signal.signal(signal.SIGUSR1, lambda *_: print("switch", flush=True))
+    switch_signal.hear(lambda *_: print("switch", flush=True))
     result([os.getpid(), child.pid])
     while not asked.wait(0.05):
         pass
+
+
+class SwitchedAtItsEnd:
+    """The interpreter takes it down when its handlers are gone."""
+
+    def __init__(self) -> None:
+        self.throw = partial(os.kill, os.getpid(), signal.SIGUSR1)
+
+    def __del__(self) -> None:
+        self.throw()
+
+
+def be_switched_early_and_late(seat: Seat) -> None:
+    """Sent the switch before it hears, and once more when it hears no longer."""
+    print("deaf", flush=True)
+    while signal.SIGUSR1 not in signal.sigpending():
+        FOR_EVER.wait(0.01)
+    seat.circle.meet("sent")
+    switch_signal.hear(lambda *_: print("switch", flush=True))
+    globals()["LAST"] = SwitchedAtItsEnd()
 
 
 def fall_behind(seat: Seat) -> None:

@@ -85,6 +85,7 @@ def test_a_request_to_stop_reaches_all_and_what_they_have_started() -> None:
     def ask() -> None:
         assert output.seen.wait(60)
         os.kill(os.getpid(), signal.SIGUSR1)
+        assert output.awaited(b"switch", 2).wait(60)  # two signals at once may come in any order
         os.kill(os.getpid(), signal.SIGTERM)
 
     asking = threading.Thread(target=ask)
@@ -96,6 +97,21 @@ def test_a_request_to_stop_reaches_all_and_what_they_have_started() -> None:
     pids = [pid for rank in range(2) for pid in outcome.result(rank)]
     assert len(pids) == 4
     assert not any(alive(pid) for pid in pids)
+
+
+def test_the_kill_switch_ends_no_rank_at_any_moment_of_its_life() -> None:
+    output = Tee(b"deaf", 2)
+
+    def throw() -> None:
+        assert output.seen.wait(60)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    throwing = threading.Thread(target=throw)
+    throwing.start()
+    outcome = run_ranks("be_switched_early_and_late", 2, output=output)
+    throwing.join()
+    assert (outcome.code, outcome.cause, outcome.errors) == (0, None, [])
+    assert sorted(outcome.lines) == [f"[rank {rank}] {word}" for rank in range(2) for word in ("deaf", "switch")]
 
 
 def test_ranks_end_when_the_supervisor_is_killed() -> None:

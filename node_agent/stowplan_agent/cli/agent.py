@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from stowplan_agent import switch_signal
 from stowplan_agent.cli.output import agent_extra, exit_code, fail, user_errors
 from stowplan_agent.cli.specification import SHAPE_HELP, local_spec
 from stowplan_api.contract import Env
@@ -29,6 +30,7 @@ def agent(
     port: Annotated[int, typer.Option(help="Port of the HTTP server.", min=1024, max=65535)] = 8000,
 ) -> None:
     """Inventory, measure, plan, apply, validate, and serve on HTTP once that is proven."""
+    switch_signal.hold_back()
     with agent_extra("agent"):
         from stowplan_agent.cluster.client import ApiServerError
         from stowplan_agent.cluster.identity import read_identity

@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from tempfile import gettempdir
 from typing import Final
 
-from stowplan_agent import __version__
+from stowplan_agent import __version__, switch_signal
 from stowplan_agent.cluster.boot import count_boot, new_agent
 from stowplan_agent.cluster.client import PlacementClient, in_cluster
 from stowplan_agent.cluster.identity import PodIdentity
@@ -85,7 +85,7 @@ class Agent:
         """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._hear)
-        signal.signal(signal.SIGUSR1, self._hear)
+        switch_signal.hear(self._hear)
         app = create_app(
             self.door,
             self.queue,
@@ -133,7 +133,7 @@ class Agent:
         return 0
 
     def _hear(self, number: int, _frame: object) -> None:
-        if number == signal.SIGUSR1:
+        if number == switch_signal.SWITCH:
             self._switch.throw()
         else:
             self._stopped, self._hurried = True, self._stopped

@@ -1,4 +1,7 @@
-"""One rank's process: started with its seat, in a session of its own, so that whatever it starts ends with it."""
+"""One rank's process: started with its seat, in a session of its own, so that whatever it starts ends with it.
+
+The kill switch's signal is passed on to ranks at any moment, so it is held back in them until they hear it.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import combinations
 
+from stowplan_agent import switch_signal
 from stowplan_agent.ranks.board import Board
 from stowplan_agent.ranks.seat import environment
 
@@ -63,15 +67,16 @@ def start_ranks(commands: Sequence[Sequence[str]], variables: Mapping[str, str],
             ours, theirs = socket.socketpair()
             ends = [peers[rank][other].fileno() for other in sorted(peers[rank])]
             inherited = (board.descriptor, meeting, theirs.fileno(), *ends)
-            process = subprocess.Popen(
-                command,
-                env={**variables, **environment(rank, ranks, inherited)},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                pass_fds=inherited,
-                start_new_session=True,
-            )
+            with switch_signal.held_back_in_children():
+                process = subprocess.Popen(
+                    command,
+                    env={**variables, **environment(rank, ranks, inherited)},
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    pass_fds=inherited,
+                    start_new_session=True,
+                )
             theirs.close()
             started.append(RankProcess(rank, process, ours))
     except BaseException:
