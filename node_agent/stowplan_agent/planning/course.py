@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from stowplan_agent.planning.links import RankLink
 from stowplan_agent.planning.table import Bools, Floats, Ints, ShapeTable
-from stowplan_api.record import Link, Run
+from stowplan_api.record import Run
 
 
 class PassColumns:
@@ -32,6 +33,10 @@ class PassColumns:
         """Seconds of a pass before it."""
         self.tail: Floats = np.zeros(ways)
         """Seconds of a pass from the start of the last streamed layer."""
+        self.swapped: Floats = np.zeros(ways if table.ranks > 1 else 1)
+        """Bytes of a pass that are streamed or sharded; all 0 without peers."""
+        self.end: Floats = np.zeros_like(self.swapped)
+        """Seconds of a pass from the start of the last layer that is."""
         for index, group in enumerate(table.groups):
             seconds = run.layer_seconds.get(group.name)
             if seconds is not None:
@@ -44,6 +49,11 @@ class PassColumns:
                     here, whole - ends[group.last[way]], self.tail + np.where(self.streaming, whole, 0.0)
                 )
                 self.streaming |= here
+                if table.ranks > 1:
+                    passing = group.passing[way] > 0
+                    rest = np.where(self.swapped > 0, whole, 0.0)
+                    self.end = np.where(passing, whole - ends[group.final[way]], self.end + rest)
+                    self.swapped += group.streamed_bytes[way] + group.sharded_bytes[way]
 
     def _add(self, way: Ints, index: int, ends: Floats, count: Ints, streamed: Floats, first: Floats) -> None:
         starts = ~self.streaming & (count[way] > 0)
@@ -52,15 +62,15 @@ class PassColumns:
         self.first = np.where(starts, first[way], self.first)
         self.leader = np.where(starts, index, self.leader)
 
-    def copies(self, ways: Ints, pinned: Floats, link: Link) -> Floats:
+    def copies(self, ways: Ints, pinned: Floats, link: RankLink) -> Floats:
         """Seconds in which the copies of a pass keep the link busy, with ``pinned`` bytes of them pinned."""
         rest = self.streamed[ways] - pinned
         busy: Floats = self.count[ways] * link.latency_seconds + (
-            pinned / link.pinned_bytes_per_second + rest / link.pageable_bytes_per_second
+            pinned / link.pinned_stream_rate + rest / link.pageable_stream_rate
         )
         return busy
 
-    def least(self, ways: Ints, copies: Floats, first: Floats, link: Link) -> Floats:
+    def least(self, ways: Ints, copies: Floats, first: Floats, link: RankLink) -> Floats:
         """Lower bounds of the seconds of all passes, from those of a pass's copies and of its first one."""
         passes, contention = self.passes, link.contention
         idle = np.maximum(first - self.lead[ways] * contention, 0.0) / contention
@@ -70,13 +80,22 @@ class PassColumns:
         )
         return bound
 
-    def turn(self, ways: Ints, link: Link) -> Floats:
+    def swapping(self, ways: Ints, link: RankLink) -> Floats:
+        """Another lower bound, by what the peer link has to carry; 0 without peers."""
+        if link.ranks == 1:
+            return np.zeros(len(ways))
+        swaps = self.passes * self.swapped[ways] * link.seconds_a_swapped_byte
+        slowed = self.passes * self.compute + swaps * (1 - 1 / link.contention)
+        bound: Floats = np.where(swaps > 0, np.maximum(slowed, swaps + self.end[ways]), 0.0)
+        return bound
+
+    def turn(self, ways: Ints, link: RankLink) -> Floats:
         """Pinned bytes of what is streamed at which compute, and no longer the link, decides the seconds."""
-        saved = 1 / link.pageable_bytes_per_second - 1 / link.pinned_bytes_per_second
+        saved = 1 / link.pageable_stream_rate - 1 / link.pinned_stream_rate
         if saved <= 0:
             return np.zeros(len(ways))
         none = np.zeros(len(ways))
-        first = link.latency_seconds + self.first[ways] / link.pinned_bytes_per_second
+        first = link.latency_seconds + self.first[ways] / link.pinned_stream_rate
         idle = np.maximum(first - self.lead[ways] * link.contention, 0.0) / link.contention
         hidden = (self.passes * self.compute + idle - self.tail[ways]) * link.contention / self.passes
         return np.clip((self.copies(ways, none, link) - hidden) / saved, 0.0, self.streamed[ways])

@@ -13,8 +13,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from stowplan_agent.planning.links import RankLink
 from stowplan_agent.planning.table import Floats
-from stowplan_api.record import Link
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +30,15 @@ class Piece:
 class Curve:
     """Seconds of all loads of one component against the bytes that each node locks for it.
 
-    ``ranks`` is how many ranks of each link class a node has, ``loads`` how often a request brings the component in.
+    ``ranks`` is how many ranks of each link class lock bytes of their own on a node, ``loads`` how often a request
+    brings the component in.
     """
 
-    def __init__(self, total: int, links: Sequence[Link], ranks: Floats, loads: float) -> None:
+    def __init__(self, total: int, links: Sequence[RankLink], ranks: Floats, loads: float) -> None:
         self.total = total
         self.loads = loads
-        self.slow = [total / link.pageable_bytes_per_second for link in links]
-        self.fast = [total / max(link.pinned_bytes_per_second, link.pageable_bytes_per_second) for link in links]
+        self.slow = [link.load_seconds(0, total) for link in links]
+        self.fast = [min(link.load_seconds(total, 0), slow) for link, slow in zip(links, self.slow, strict=True)]
         self.ranks = ranks
         here = [k for k in range(len(links)) if ranks[k]]
         self.longest = max(self.slow[k] for k in here)

@@ -2,7 +2,8 @@
 
 A component runs alone, so device memory asks of every component that what always is on the device, of all components
 together, and its own ring, load or whole fit the tightest of its own intervals. All ranks of a node lock the same
-bytes if their links are alike, and hold the same host copies. So eight ranks are no harder than one.
+bytes if their links are alike, and hold the same host copies; with peers they have one copy together, and count on the
+host like one rank. So eight ranks are no harder than one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from stowplan_agent.planning.limits import activation_bytes, weight_room
+from stowplan_agent.planning.links import have_peers
 from stowplan_agent.planning.table import Floats
 from stowplan_agent.planning.timeline import Timeline
 from stowplan_api.record import CalibrationRecord
@@ -30,13 +32,13 @@ class Frame:
     idle_room: float
     """Bytes that fit the tightest interval in which no component runs."""
     host: float
-    """Bytes of host copies a rank."""
+    """Bytes of host copies a rank, or with peers of all ranks."""
     pinnable: Floats
     """By node: bytes that can be locked."""
     weights: float
     """Bytes of all components."""
     ranks_of: Floats
-    """Node by link class: how many ranks it has."""
+    """Node by link class: how many ranks it has that hold host copies of their own; with peers one, for all ranks."""
     ranks: tuple[tuple[int, ...], ...]
     """By node: indexes of its ranks."""
     peaks: tuple[Peak, ...]
@@ -117,6 +119,8 @@ def frame_of(
     ranks_of = np.zeros((len(record.nodes), max(links) + 1))
     for index, rank in enumerate(record.ranks):
         ranks_of[[node.name for node in record.nodes].index(rank.node), links[index]] += 1
+    if have_peers(record):
+        ranks_of = np.minimum(ranks_of, 1.0)
     used = [index for index in range(len(record.nodes)) if ranks_of[index].any()]
     host = min(record.nodes[index].host_bytes // int(ranks_of[index].sum()) for index in used)
     return Frame(

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from stowplan_agent.planning.behind import Behind
-from stowplan_agent.planning.layout import Layout, layout_of
+from stowplan_agent.planning.layout import Layout
 from stowplan_agent.planning.price import load_seconds, pass_layers
 from stowplan_agent.planning.ring import copy_seconds
 from stowplan_agent.planning.rows import ELASTIC, LOCKED, OFFLOAD, PREFETCH, Rows, joined
@@ -48,7 +48,7 @@ class HeadSpace(Space):
 
     def resident_seconds(self) -> float:
         """Seconds of a Resident, and of what is behind it."""
-        layout = layout_of(self.component, None, len(self.visits.link_of))
+        layout = self.visits.layout(None)
         return super().resident_seconds() + float(self._behind(layout)[-1])
 
     def idle(self, rows: Rows, index: int) -> Floats:
@@ -124,7 +124,7 @@ class HeadSpace(Space):
     def _layout(self, rows: Rows, index: int) -> Layout:
         # The link is free for as long with an Offload as with a Resident: its own load has ended when it runs.
         entry = None if rows.shape[index] in (ELASTIC, PREFETCH) else self.entry(rows, index)
-        return layout_of(self.component, entry, len(self.visits.link_of))
+        return self.visits.layout(entry)
 
     def _behind(self, layout: Layout) -> Floats:
         ends, busy = self._ends(layout)

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from stowplan_agent.planning.held import held_bytes
 from stowplan_agent.planning.layout import Layout
 from stowplan_agent.planning.limits import limits_of
-from stowplan_agent.planning.price import held_bytes
 from stowplan_agent.planning.rows import ALWAYS, ELASTIC, HOST, LOCKED, OWN, Rows
 from stowplan_agent.planning.setting import Setting
 from stowplan_agent.planning.table import Floats
@@ -32,19 +32,19 @@ class Lacks:
         self.idle_room = -over[False]
         """The same of all other intervals."""
         self.nodes: list[tuple[int, int, int]] = []
-        """By node: ranks, and bytes of host copies and of pins that are left."""
-        for ranks in setting.frame.ranks:
+        """By node: host copies of everything, and bytes of host copies and of pins that are left."""
+        for ranks, copies in zip(setting.frame.ranks, setting.frame.ranks_of.sum(axis=1), strict=True):
             node = next(i for i, one in enumerate(record.nodes) if one.name == record.ranks[ranks[0]].node)
             host = sum(layout.host[rank] for layout in others for rank in ranks)
             locked = sum(layout.locked[rank] for layout in others for rank in ranks)
-            self.nodes.append((len(ranks), limits.host[node] - host, limits.pinnable[node] - locked))
+            self.nodes.append((int(copies), limits.host[node] - host, limits.pinnable[node] - locked))
 
     def of(self, rows: Rows, elastic: float | None = None) -> Floats:
         """Bytes that each row is short of, the worst limit; with pins if it is given what an ``elastic`` row locks."""
         always, own = rows.bytes[:, ALWAYS], rows.bytes[:, OWN]
         short: Floats = np.maximum(np.maximum(always - self.idle_room, always + own - self.room), 0.0)
-        for place, (ranks, host, pins) in enumerate(self.nodes):
-            np.maximum(short, ranks * rows.bytes[:, HOST] - host, out=short)
+        for place, (copies, host, pins) in enumerate(self.nodes):
+            np.maximum(short, copies * rows.bytes[:, HOST] - host, out=short)
             if elastic is not None:
                 locked = np.where(rows.shape == ELASTIC, elastic, rows.bytes[:, LOCKED + place])
                 np.maximum(short, locked - pins, out=short)

@@ -1,27 +1,40 @@
 """What one entry of a placement puts where, for one component: bytes only, no seconds.
 
 This is the table of PLANNING.md, section 2, with the small print of section 3. `layout_of` answers for any entry,
-also for one that is not allowed (`entry_problems` says what is wrong with it), because a placement out of range is
+also for one that is not allowed (`problems` says what is wrong with it), because a placement out of range is
 reported, never clamped in silence, and is priced all the same.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stowplan_api.placement import ComponentPlacement, GroupPlacement, streamed_layers
-from stowplan_api.record import Component, Group
+from stowplan_agent.planning.links import share_sizes
+from stowplan_agent.planning.places import places_of, shard_bytes
+from stowplan_api.placement import ComponentPlacement, GroupPlacement
+from stowplan_api.record import Component
 
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """The streamed layers of one group and the ring that they go through."""
+    """The layers of one group that arrive, and the ring that they go through."""
 
     group: str
     streamed: tuple[int, ...]
     slots: int
     pinned: tuple[int, ...]
     """How many of the streamed layers are pinned, the first ones in running order; one number a rank."""
+    sharded: tuple[int, ...] = ()
+
+    @property
+    def arriving(self) -> tuple[int, ...]:
+        """All layers that pass through it."""
+        return self.sharded + self.streamed
+
+    def on(self, rank: int) -> tuple[object, ...]:
+        """All that a run on one rank depends on."""
+        return (self.group, self.streamed, self.sharded, self.slots, self.pinned[rank])
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +55,19 @@ class Layout:
     rings: tuple[Ring, ...]
 
 
-def layout_of(component: Component, entry: ComponentPlacement | None, ranks: int) -> Layout:
+def layout_of(component: Component, entry: ComponentPlacement | None, ranks: int, *, peers: bool = False) -> Layout:
     """The layout of ``component`` under ``entry`` on each of ``ranks`` ranks.
+
+    With ``peers`` (section 6) there is one host copy of everything that has one, for all ranks together. Each is
+    charged with its share of it, and locks its share of what its pin counts name, so that a sum over ranks counts bytes
+    once. A streamed layer that some rank has not pinned is waited for at the pageable rate. ``loads`` are bytes of the
+    copy, of which `RankLink.load_seconds` knows how many a rank has locked.
 
     What is not allowed is laid out as follows, so that it has a price: a missing entry as Resident; a group without an
     entry as nothing resident, two slots, nothing pinned; more resident layers than the group has as all of them; pins
     beyond what has a host copy as given for ``pinnedBytes`` and as all for ``pinnedLayers``; a missing pin count as 0.
+    Sharded layers without peers as streamed, more than there are left as all of these, and those of a Forward group as
+    sharded for good.
     """
     total = component.total_bytes()
     if entry is None or entry.mode == "Resident":
@@ -59,110 +79,69 @@ def layout_of(component: Component, entry: ComponentPlacement | None, ranks: int
             always=0,
             own=total,
             prefetch=bool(entry.prefetch),
-            host=tuple(max(total, bytes_) for bytes_ in pinned),
-            locked=pinned,
+            host=_held([max(total, bytes_) for bytes_ in pinned], peers=peers),
+            locked=_held(pinned, peers=peers),
             loads=tuple((bytes_, max(total - bytes_, 0)) for bytes_ in pinned),
             rings=(),
         )
-    return _layerwise(component, entry, ranks)
+    return _layerwise(component, entry, ranks, peers=peers)
 
 
-def _layerwise(component: Component, entry: ComponentPlacement, ranks: int) -> Layout:
+def _layerwise(component: Component, entry: ComponentPlacement, ranks: int, *, peers: bool) -> Layout:
     entries = {group.name: group for group in entry.groups or ()}
     loose_forward = entry.loose_lifetime == "Forward"
     always = 0 if loose_forward else component.loose_bytes
-    own = host = component.loose_bytes if loose_forward else 0
-    locked = [0] * ranks
+    own = load = component.loose_bytes if loose_forward else 0
+    copied, locked = [own], [list[int]() for _ in range(ranks)]
     pinned_load = [0] * ranks
-    load = own
     rings = []
     for group in component.groups:
         placed = entries.get(group.name) or _streamed(group.name, ranks)
-        streamed = _streamed_of(group, placed)
-        resident = _resident_of(group, streamed)
-        resident_bytes = sum(group.layer_bytes[layer] for layer in resident)
+        where, sizes = places_of(group, placed, peers=peers), group.layer_bytes
+        resident_bytes = sum(sizes[layer] for layer in where.resident)
         forward = placed.lifetime == "Forward"
-        own += placed.slots * max((group.layer_bytes[layer] for layer in streamed), default=0)
-        host += sum(group.layer_bytes[layer] for layer in streamed)
+        own += placed.slots * max((sizes[layer] for layer in where.arriving), default=0)
+        always += shard_bytes(group, where.sharded, ranks)
         if forward:
-            own, host, load = own + resident_bytes, host + resident_bytes, load + resident_bytes
+            own, load = own + resident_bytes, load + resident_bytes
         else:
             always += resident_bytes
-        copies = streamed + resident if forward else streamed
+        copies, count = where.streamed + where.resident if forward else where.streamed, len(where.streamed)
+        copied += [sizes[layer] for layer in copies]
         pins = _a_rank(placed.pinned_layers, ranks)
-        for rank, count in enumerate(pins):
-            locked[rank] += sum(group.layer_bytes[layer] for layer in copies[:count])
-            pinned_load[rank] += sum(group.layer_bytes[layer] for layer in copies[len(streamed) : count])
-        rings.append(Ring(group.name, streamed, placed.slots, tuple(min(count, len(streamed)) for count in pins)))
-    loads = tuple((pinned, load - pinned) for pinned in pinned_load)
-    return Layout(always, own, False, (host,) * ranks, tuple(locked), loads, tuple(rings))
-
-
-def entry_problems(component: Component, entry: ComponentPlacement | None, ranks: int) -> list[str]:
-    """What the record does not allow about an entry, one sentence each; empty for an entry that is allowed."""
-    name = component.name
-    if entry is None:
-        return [f"component {name} has no entry; a placement says where every component is"]
-    problems = []
-    if component.fixed is not None and entry.mode != component.fixed.mode:
-        problems.append(
-            f"component {name} must stay {component.fixed.mode} ({component.fixed.reason}), not {entry.mode}"
+        for rank, pinned in enumerate(pins):
+            locked[rank] += [sizes[layer] for layer in copies[:pinned]]
+            pinned_load[rank] += sum(sizes[layer] for layer in copies[count:pinned])
+        fast = (min(pins),) * ranks if peers else pins
+        rings.append(
+            Ring(group.name, where.streamed, placed.slots, tuple(min(one, count) for one in fast), where.sharded)
         )
-    if entry.mode == "Offload" and entry.pinned_bytes is not None:
-        problems += _pin_problems(
-            f"component {name}", "pinnedBytes", entry.pinned_bytes, component.total_bytes(), ranks
-        )
-    if entry.mode == "Layerwise":
-        problems += _group_problems(component, entry, ranks)
-    return problems
+    return Layout(
+        always=always,
+        own=own,
+        prefetch=False,
+        host=_together([copied] * ranks, peers=peers),
+        locked=_together(locked, peers=peers),
+        loads=tuple((pinned, load - pinned) for pinned in pinned_load),
+        rings=tuple(rings),
+    )
 
 
-def _group_problems(component: Component, entry: ComponentPlacement, ranks: int) -> list[str]:
-    known = {group.name: group for group in component.groups}
-    if not known:
-        return [f"component {component.name} has no repeated layers, so it cannot be Layerwise"]
-    problems = []
-    placed = {group.name: group for group in entry.groups or ()}
-    for name in (one for one in known if one not in placed):
-        problems.append(f"component {component.name} has no entry for its group {name}")
-    for name, choice in placed.items():
-        where = f"group {name} of component {component.name}"
-        if name not in known:
-            problems.append(f"{where} is not in the record, which has {', '.join(sorted(known))}")
-            continue
-        layers = len(known[name].layer_bytes)
-        if choice.resident_layers > layers:
-            problems.append(f"{where}: {choice.resident_layers} residentLayers of {layers} layers")
-            continue
-        copies = layers if choice.lifetime == "Forward" else layers - choice.resident_layers
-        problems += _pin_problems(where, "pinnedLayers", choice.pinned_layers, copies, ranks)
-        if choice.sharded_layers:
-            problems.append(f"{where}: shardedLayers needs peer access between ranks, which this record has not")
-    return problems
+def _held(nbytes: Sequence[int], *, peers: bool) -> tuple[int, ...]:
+    """Of each rank: its part of one copy that is so long, by rank."""
+    return _together([[one] for one in nbytes], peers=peers)
 
 
-def _pin_problems(where: str, field: str, pins: tuple[int, ...], most: int, ranks: int) -> list[str]:
-    if len(pins) != ranks:
-        return [f"{where}: {field} has {len(pins)} entries; give {ranks}, one count for each rank"]
-    return [
-        f"{where}: {field} of rank {rank} is {count}, of {most} that keep a host copy"
-        for rank, count in enumerate(pins)
-        if count > most
-    ]
+def _together(sizes: Sequence[Sequence[int]], *, peers: bool) -> tuple[int, ...]:
+    """Of each rank: bytes of these copies, by rank; with peers only its shares of them."""
+    if not peers:
+        return tuple(map(sum, sizes))
+    count = len(sizes)
+    return tuple(sum(share_sizes(one, count)[rank] for one in each) for rank, each in enumerate(sizes))
 
 
 def _streamed(name: str, ranks: int) -> GroupPlacement:
     return GroupPlacement(name=name, resident_layers=0, pinned_layers=(0,) * ranks)
-
-
-def _streamed_of(group: Group, placed: GroupPlacement) -> tuple[int, ...]:
-    layers = len(group.layer_bytes)
-    return streamed_layers(layers, min(placed.resident_layers, layers), placed.policy)
-
-
-def _resident_of(group: Group, streamed: tuple[int, ...]) -> tuple[int, ...]:
-    gone = set(streamed)
-    return tuple(layer for layer in range(len(group.layer_bytes)) if layer not in gone)
 
 
 def _a_rank(counts: tuple[int, ...] | None, ranks: int) -> tuple[int, ...]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from stowplan_agent.planning.held import held_bytes
 from stowplan_agent.planning.layout import layout_of
 from stowplan_agent.planning.limits import limits_of
+from stowplan_agent.planning.links import have_peers
 from stowplan_agent.planning.options import same_bytes
-from stowplan_agent.planning.price import held_bytes
 from stowplan_agent.planning.timeline import timeline_of
 from stowplan_api.placement import ComponentPlacement, Placement
 from stowplan_api.plan import Move
@@ -49,11 +50,12 @@ class _Usages:
     def __init__(self, record: CalibrationRecord) -> None:
         self.record = record
         self.timeline = timeline_of(record)
+        self.peers = have_peers(record)
         limits = limits_of(record)
         self.limits: Usage = (*limits.room, *limits.pinnable, *limits.host)
 
     def of(self, name: str, entry: ComponentPlacement) -> Usage:
-        layout = layout_of(self.record.component(name), entry, len(self.record.ranks))
+        layout = layout_of(self.record.component(name), entry, len(self.record.ranks), peers=self.peers)
         held = (held_bytes(layout, self.timeline, name, i) for i in range(len(self.record.intervals)))
         return (*held, *self._nodes(layout.locked), *self._nodes(layout.host))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from stowplan_api.placement import ComponentPlacement, GroupPlacement, Lifetime, Policy, streamed_layers
+from stowplan_api.placement import ComponentPlacement, GroupPlacement, Lifetime, Policy, sharded_layers, streamed_layers
 from stowplan_api.record import Component, Group
 
 POLICIES: Final[tuple[Policy, ...]] = ("Leading", "Strided")
@@ -22,17 +22,21 @@ class Stream(NamedTuple):
     policy: Policy
     slots: int
     streamed: tuple[int, ...]
+    sharded: tuple[int, ...] = ()
 
 
-def streams_of(group: Group) -> list[Stream]:
-    """Every different way to stream a group; of spellings with the same bytes, the first in canonical text."""
+def streams_of(group: Group, *, peers: bool = False) -> list[Stream]:
+    """Every different way to stream a group, and with ``peers`` to shard it; of spellings with the same bytes, the
+    first in canonical text."""
     layers = len(group.layer_bytes)
-    found: dict[tuple[tuple[int, ...], int], Stream] = {}
+    found: dict[tuple[tuple[int, ...], tuple[int, ...], int], Stream] = {}
     for resident in range(layers + 1):
-        for policy in POLICIES:
-            streamed = streamed_layers(layers, resident, policy)
-            for slots in SLOTS if streamed else SLOTS[:1]:
-                found.setdefault((streamed, slots), Stream(resident, policy, slots, streamed))
+        for sharded in range(layers - resident + 1 if peers else 1):
+            for policy in POLICIES:
+                streamed = streamed_layers(layers, resident + sharded, policy)
+                shards = sharded_layers(layers, resident, sharded, policy) if sharded else ()
+                for slots in SLOTS if streamed or shards else SLOTS[:1]:
+                    found.setdefault((streamed, shards, slots), Stream(resident, policy, slots, streamed, shards))
     return list(found.values())
 
 
@@ -55,6 +59,7 @@ def layerwise_entry(
             lifetime=life,
             slots=stream.slots,
             pinned_layers=pinned,
+            sharded_layers=len(stream.sharded) or None,
         )
         for group, stream, life, pinned in zip(component.groups, streams, lives.groups, pins, strict=True)
     )
@@ -74,7 +79,12 @@ def _plain(entry: ComponentPlacement, component: Component) -> ComponentPlacemen
         return entry.model_copy(update={"prefetch": bool(entry.prefetch), "pinned_bytes": pinned})
     loose = entry.loose_lifetime if component.loose_bytes else None
     groups = tuple(
-        group if group.resident_layers else group.model_copy(update={"lifetime": "Permanent"})
+        group.model_copy(
+            update={
+                "lifetime": group.lifetime if group.resident_layers else "Permanent",
+                "sharded_layers": group.sharded_layers or None,
+            }
+        )
         for group in sorted(entry.groups or (), key=lambda group: group.name)
     )
     return entry.model_copy(update={"loose_lifetime": loose or "Permanent", "groups": groups})

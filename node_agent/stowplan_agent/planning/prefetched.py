@@ -9,7 +9,6 @@ from typing import Final
 import numpy as np
 
 from stowplan_agent.planning.chains import run_alone
-from stowplan_agent.planning.layout import layout_of
 from stowplan_agent.planning.price import load_seconds
 from stowplan_agent.planning.rows import HOST, LOCKED, OWN, PREFETCH, PREFETCH_PINNED, Rows, joined
 from stowplan_agent.planning.space import Space
@@ -181,5 +180,5 @@ def load_by_rank(space: Space, pins: Pins) -> tuple[float, ...]:
     if entry is None:
         given = [space.component.total_bytes() * one for one in pinned(pins, len(space.visits.links))]
         entry = space.offload(tuple(given[link] for link in space.visits.link_of), prefetch=True)
-    layout = layout_of(space.component, entry, len(ranks))
+    layout = space.visits.layout(entry)
     return tuple(load_seconds(layout, rank, space.visits.links[space.visits.link_of[rank]]) for rank in ranks)

@@ -6,17 +6,18 @@ in the docstring of the function that makes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from stowplan_agent.planning.layout import Layout, layout_of
-from stowplan_agent.planning.limits import activation_bytes
+from stowplan_agent.planning.held import by_node, device_bytes, layouts_of
+from stowplan_agent.planning.layout import Layout
+from stowplan_agent.planning.links import RankLink, links_of
 from stowplan_agent.planning.ring import Layer, copy_seconds, run_seconds
 from stowplan_agent.planning.timeline import Course, Timeline, timeline_of
 from stowplan_agent.planning.violations import device_violations, entry_violations, node_violations
 from stowplan_api.placement import Placement
 from stowplan_api.plan import Cost
-from stowplan_api.record import CalibrationRecord, Component, Link, Run
+from stowplan_api.record import CalibrationRecord, Component, Run
 
 
 def cost(record: CalibrationRecord, placement: Placement) -> Cost:
@@ -37,25 +38,35 @@ def cost(record: CalibrationRecord, placement: Placement) -> Cost:
     - A prefetch hides behind the whole preceding interval as the slowest rank makes it, less the seconds in which that
       interval's own copies (streamed layers, and what it had to bring in) keep this rank's link busy.
     - A load has no latency term: it is one long copy. A missing ``pinnedBytes`` pins nothing.
+    - Ranks have peers (section 6) if there are several, all on one node, and each has a peer rate. Then all copy at the
+      pace of the slowest (`links`), there is one host copy, of which each rank is charged with its share and locks its
+      share of what is pinned, and no layer is fetched faster than its other parts cross: a streamed layer keeps the
+      peer link busy too, beside the host link (`ring`). A load is not shared out: each rank brings all of it in, what
+      the others have locked at the pageable rate. A shard is charged as the largest share (`places`).
     """
-    entries = {entry.name: entry for entry in placement.components}
-    layouts = {c.name: layout_of(c, entries.get(c.name), len(record.ranks)) for c in record.components}
-    return price_of(record, timeline_of(record), placement, layouts, stay_seconds)
+    layouts = layouts_of(record, placement)
+    return price_of(record, timeline_of(record), placement, layouts, links_of(record), stay_seconds)
 
 
 def price_of(
-    record: CalibrationRecord, timeline: Timeline, placement: Placement, layouts: Mapping[str, Layout], stays: StayPrice
+    record: CalibrationRecord,
+    timeline: Timeline,
+    placement: Placement,
+    layouts: Mapping[str, Layout],
+    links: Sequence[RankLink],
+    stays: StayPrice,
 ) -> Cost:
-    """The price of a placement that is laid out; ``stays`` is `stay_seconds`, or knows its answers already."""
+    """The price of a placement that is laid out on ranks with these links; ``stays`` is `stay_seconds`, or knows its
+    answers already."""
     device = device_bytes(record, timeline, layouts)
-    locked = _by_node(record, {name: layout.locked for name, layout in layouts.items()})
-    host = _by_node(record, {name: layout.host for name, layout in layouts.items()})
+    locked = by_node(record, {name: layout.locked for name, layout in layouts.items()})
+    host = by_node(record, {name: layout.host for name, layout in layouts.items()})
     violations = (
         *entry_violations(record, placement),
         *device_violations(record, device),
         *node_violations(record, locked, host),
     )
-    each = [_course_seconds(record, course, layouts, stays) for course in timeline.courses]
+    each = [_course_seconds(record, course, layouts, links, stays) for course in timeline.courses]
     return Cost(
         feasible=not violations,
         seconds=sum(course.share * seconds for course, seconds in zip(timeline.courses, each, strict=True)),
@@ -67,30 +78,6 @@ def price_of(
     )
 
 
-def held_bytes(layout: Layout, timeline: Timeline, component: str, interval: int) -> int:
-    """Device bytes that a component holds in one interval, the same on every rank."""
-    at_home = interval in timeline.own[component]
-    if at_home or (layout.prefetch and interval in timeline.before[component]):
-        return layout.always + layout.own
-    return layout.always
-
-
-def device_bytes(
-    record: CalibrationRecord, timeline: Timeline, layouts: Mapping[str, Layout]
-) -> tuple[tuple[int, ...], ...]:
-    """Interval by rank: D of section 3, without the reserve."""
-    table = []
-    for index, interval in enumerate(record.intervals):
-        weights = sum(held_bytes(layout, timeline, name, index) for name, layout in layouts.items())
-        table.append(
-            tuple(
-                rank.outside_bytes + activation_bytes(interval, position) + weights
-                for position, rank in enumerate(record.ranks)
-            )
-        )
-    return tuple(table)
-
-
 @dataclass(frozen=True, slots=True)
 class StaySeconds:
     """One interval of one workload on one rank."""
@@ -100,14 +87,14 @@ class StaySeconds:
     run: float
     """All passes."""
     copies: float
-    """Seconds in which streamed layers keep the link busy."""
+    """Seconds in which streamed layers keep the host link busy."""
 
 
-StayPrice = Callable[[Component, Layout, Run, bool, int, Link], StaySeconds]
+StayPrice = Callable[[Component, Layout, Run, bool, int, RankLink], StaySeconds]
 """A function like `stay_seconds`."""
 
 
-def stay_seconds(component: Component, layout: Layout, run: Run, loads: bool, rank: int, link: Link) -> StaySeconds:
+def stay_seconds(component: Component, layout: Layout, run: Run, loads: bool, rank: int, link: RankLink) -> StaySeconds:
     """Seconds of one component's interval on the rank with index ``rank``, before any prefetch hides a part."""
     layers, slots = pass_layers(component, layout, run, rank, link)
     return StaySeconds(
@@ -117,13 +104,14 @@ def stay_seconds(component: Component, layout: Layout, run: Run, loads: bool, ra
     )
 
 
-def load_seconds(layout: Layout, rank: int, link: Link) -> float:
+def load_seconds(layout: Layout, rank: int, link: RankLink) -> float:
     """Seconds to bring in what is not always on the device, one long copy at each rate."""
-    pinned, pageable = layout.loads[rank]
-    return pinned / link.pinned_bytes_per_second + pageable / link.pageable_bytes_per_second
+    return link.load_seconds(*layout.loads[rank])
 
 
-def pass_layers(component: Component, layout: Layout, run: Run, rank: int, link: Link) -> tuple[list[Layer], list[int]]:
+def pass_layers(
+    component: Component, layout: Layout, run: Run, rank: int, link: RankLink
+) -> tuple[list[Layer], list[int]]:
     """The layers of one pass in running order (groups that ``run`` lists, in the record's order), and ring sizes."""
     rings = {ring.group: (index, ring) for index, ring in enumerate(layout.rings)}
     layers = []
@@ -133,18 +121,25 @@ def pass_layers(component: Component, layout: Layout, run: Run, rank: int, link:
             continue
         index, ring = rings.get(group.name, (-1, None))
         copies: dict[int, float] = {}
-        for order, layer in enumerate(ring.streamed if ring else ()):
-            pinned = ring is not None and order < ring.pinned[rank]
-            rate = link.pinned_bytes_per_second if pinned else link.pageable_bytes_per_second
-            copies[layer] = link.latency_seconds + group.layer_bytes[layer] / rate
+        if ring is not None:
+            copies = dict.fromkeys(ring.sharded, 0.0)
+            for order, layer in enumerate(ring.streamed):
+                copies[layer] = link.fetch_seconds(group.layer_bytes[layer], pinned=order < ring.pinned[rank])
         for layer, duration in enumerate(seconds):
             copy = copies.get(layer)
-            layers.append(Layer(duration, -1, 0.0) if copy is None else Layer(duration, index, copy))
+            if copy is None:
+                layers.append(Layer(duration, -1, 0.0))
+            else:
+                layers.append(Layer(duration, index, copy, link.swap_seconds(group.layer_bytes[layer])))
     return layers, [ring.slots for ring in layout.rings]
 
 
 def _course_seconds(
-    record: CalibrationRecord, course: Course, layouts: Mapping[str, Layout], stays: StayPrice
+    record: CalibrationRecord,
+    course: Course,
+    layouts: Mapping[str, Layout],
+    links: Sequence[RankLink],
+    stays: StayPrice,
 ) -> float:
     """Seconds of one request of one workload: intervals in order, each as long as its slowest rank."""
     components = {component.name: component for component in record.components}
@@ -161,10 +156,10 @@ def _course_seconds(
         component = components[stay.component]
         known: dict[object, StaySeconds] = {}
         exposed, copies, runs = [], [], []
-        for rank, described in enumerate(record.ranks):
-            key = (described.link, layout.loads[rank], *(ring.pinned[rank] for ring in layout.rings))
+        for rank, link in enumerate(links):
+            key = (link, layout.loads[rank], *(ring.pinned[rank] for ring in layout.rings))
             if key not in known:
-                known[key] = stays(component, layout, stay.run, stay.loads, rank, described.link)
+                known[key] = stays(component, layout, stay.run, stay.loads, rank, link)
             part = known[key]
             hidden = min(part.load, max(idle[rank], 0.0)) if layout.prefetch and stay.before is not None else 0.0
             exposed.append(part.load - hidden)
@@ -173,11 +168,4 @@ def _course_seconds(
         interval_seconds = max(load + run for load, run in zip(exposed, runs, strict=True))
         idle = [interval_seconds - load - copy for load, copy in zip(exposed, copies, strict=True)]
         total += interval_seconds
-    return total
-
-
-def _by_node(record: CalibrationRecord, bytes_a_rank: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-    total = {node.name: 0 for node in record.nodes}
-    for index, rank in enumerate(record.ranks):
-        total[rank.node] += sum(ranks[index] for ranks in bytes_a_rank.values())
     return total

@@ -14,12 +14,13 @@ import numpy as np
 
 from stowplan_agent.planning.lanes import lane_seconds
 from stowplan_agent.planning.layout import Layout, layout_of
+from stowplan_agent.planning.links import RankLink, have_peers, links_of
 from stowplan_agent.planning.price import StaySeconds, load_seconds, pass_layers, price_of
 from stowplan_agent.planning.ring import Layer, copy_seconds
 from stowplan_agent.planning.timeline import timeline_of
 from stowplan_api.placement import ComponentPlacement, Placement
 from stowplan_api.plan import Cost
-from stowplan_api.record import CalibrationRecord, Component, Link, Run
+from stowplan_api.record import CalibrationRecord, Component, Run
 
 CHUNK: Final = 10_000
 """Placements that are priced together."""
@@ -41,6 +42,7 @@ class PriceList:
     def __init__(self, record: CalibrationRecord) -> None:
         self.record = record
         self.timeline = timeline_of(record)
+        self.links, self.peers = links_of(record), have_peers(record)
         self._layouts: dict[tuple[str, ComponentPlacement | None], Layout] = {}
         self._runs: dict[Key, tuple[float, float]] = {}
         """Seconds of all passes, and those in which copies keep the link busy."""
@@ -50,7 +52,7 @@ class PriceList:
         together = [self._laid_out(placement) for placement in placements]
         self._simulate(together)
         for placement, layouts in zip(placements, together, strict=True):
-            yield price_of(self.record, self.timeline, placement, layouts, self._stay)
+            yield price_of(self.record, self.timeline, placement, layouts, self.links, self._stay)
 
     def _laid_out(self, placement: Placement) -> dict[str, Layout]:
         entries = {entry.name: entry for entry in placement.components}
@@ -58,35 +60,36 @@ class PriceList:
         for component in self.record.components:
             key = (component.name, entries.get(component.name))
             if key not in self._layouts:
-                self._layouts[key] = layout_of(component, key[1], len(self.record.ranks))
+                self._layouts[key] = layout_of(component, key[1], len(self.links), peers=self.peers)
             found[component.name] = self._layouts[key]
         return found
 
     def _simulate(self, together: list[dict[str, Layout]]) -> None:
         """Simulate the runs that are new, those of the same layers side by side."""
         new: dict[Key, dict[Key, tuple[list[Layer], list[int]]]] = {}
-        runs: dict[Key, tuple[Run, Link]] = {}
+        runs: dict[Key, tuple[Run, RankLink]] = {}
         for stay in (stay for course in self.timeline.courses for stay in course.stays if stay.component):
             component = self.record.component(str(stay.component))
-            for rank, described in enumerate(self.record.ranks):
-                alike: Key = (id(stay.run), described.link)
-                runs[alike] = (stay.run, described.link)
+            for rank, link in enumerate(self.links):
+                alike: Key = (id(stay.run), link)
+                runs[alike] = (stay.run, link)
                 lanes = new.setdefault(alike, {})
                 for layouts in together:
                     layout = layouts[component.name]
-                    key = _key(layout, stay.run, rank, described.link)
+                    key = _key(layout, stay.run, rank, link)
                     if key not in self._runs and key not in lanes:
-                        lanes[key] = pass_layers(component, layout, stay.run, rank, described.link)
+                        lanes[key] = pass_layers(component, layout, stay.run, rank, link)
         for alike, lanes in new.items():
             if lanes:
                 self._side_by_side(*runs[alike], lanes)
 
-    def _side_by_side(self, run: Run, link: Link, lanes: dict[Key, tuple[list[Layer], list[int]]]) -> None:
+    def _side_by_side(self, run: Run, link: RankLink, lanes: dict[Key, tuple[list[Layer], list[int]]]) -> None:
         layers = [layers for layers, _ in lanes.values()]
         seconds = [layer.seconds for layer in layers[0]]
         shape = (len(layers), len(seconds))
         rings = np.array([[layer.ring for layer in each] for each in layers], dtype=np.int64).reshape(shape).T
         copies = np.array([[layer.copy_seconds for layer in each] for each in layers]).reshape(shape).T
+        swaps = np.array([[layer.swap_seconds for layer in each] for each in layers]).reshape(shape).T
         most = max(len(slots) for _, slots in lanes.values())
         slots = np.array([[*each, *[2] * (most - len(each))] for _, each in lanes.values()], dtype=np.int64)
         taken = lane_seconds(
@@ -98,14 +101,17 @@ class PriceList:
             copies,
             rings >= 0,
             link.contention,
+            swaps if link.ranks > 1 else None,
         )
         for key, each, total in zip(lanes, layers, taken.tolist(), strict=True):
             self._runs[key] = (total, copy_seconds(run.passes, each))
 
-    def _stay(self, component: Component, layout: Layout, run: Run, loads: bool, rank: int, link: Link) -> StaySeconds:
+    def _stay(
+        self, component: Component, layout: Layout, run: Run, loads: bool, rank: int, link: RankLink
+    ) -> StaySeconds:
         seconds, copies = self._runs[_key(layout, run, rank, link)]
         return StaySeconds(load_seconds(layout, rank, link) if loads else 0.0, seconds, copies)
 
 
-def _key(layout: Layout, run: Run, rank: int, link: Link) -> Key:
-    return (id(run), link, *((ring.group, ring.streamed, ring.slots, ring.pinned[rank]) for ring in layout.rings))
+def _key(layout: Layout, run: Run, rank: int, link: RankLink) -> Key:
+    return (id(run), link, *(ring.on(rank) for ring in layout.rings))

@@ -11,10 +11,12 @@ from functools import cached_property
 import numpy as np
 
 from stowplan_agent.planning.course import PassColumns
-from stowplan_agent.planning.lanes import lane_seconds
-from stowplan_agent.planning.table import Bools, Floats, Ints, ShapeTable, table_of
+from stowplan_agent.planning.lean import leanest
+from stowplan_agent.planning.links import RankLink
+from stowplan_agent.planning.simulated import simulated
+from stowplan_agent.planning.table import Floats, Ints, ShapeTable, table_of
 from stowplan_agent.planning.visits import Visits
-from stowplan_api.record import Link, Run
+from stowplan_api.record import Run
 
 
 class ShapePricer:
@@ -31,7 +33,12 @@ class ShapePricer:
     @cached_property
     def table(self) -> ShapeTable:
         """All shapes; made when a shape is first needed."""
-        return table_of(self.component)
+        return table_of(self.component, self.visits.links[0].ranks)
+
+    @cached_property
+    def leanest(self) -> Ints:
+        """Shapes that need least of every kind of memory."""
+        return leanest(self.table)
 
     def locked(self, shapes: Ints, pins: Ints) -> Floats:
         """Locked bytes a rank."""
@@ -54,13 +61,13 @@ class ShapePricer:
         speed, stays = self.visits.links[link], []
         for _, stay in self.visits.stays:
             course, ways = self.course(stay.run), np.arange(len(self.table.ways))
-            first = speed.latency_seconds + course.first / speed.pinned_bytes_per_second
+            first = speed.latency_seconds + course.first / speed.pinned_stream_rate
             # Shapes that stream alike run alike, whatever their lifetimes.
-            seconds = course.least(ways, course.copies(ways, course.streamed, speed), first, speed)[self.table.kind]
+            least = course.least(ways, course.copies(ways, course.streamed, speed), first, speed)
+            seconds = (np.maximum(least, course.swapping(ways, speed)) if speed.ranks > 1 else least)[self.table.kind]
             if stay.loads:
                 loose = self.table.loose(np.arange(len(self.table)))
-                loaded = (self.table.load - loose) / speed.pinned_bytes_per_second
-                seconds += loaded + loose / speed.pageable_bytes_per_second
+                seconds += speed.load_seconds(self.table.load - loose, loose)
             stays.append(seconds)
         return np.stack(stays, axis=1)
 
@@ -93,11 +100,14 @@ class ShapePricer:
             course = self.course(stay.run)
             pinned = np.minimum(streamed, course.streamed[ways])
             copies = course.copies(ways, pinned, speed)
-            first = speed.latency_seconds + course.first[ways] / speed.pinned_bytes_per_second
-            total += share * course.least(ways, copies, first, speed)
+            first = speed.latency_seconds + course.first[ways] / speed.pinned_stream_rate
+            least = course.least(ways, copies, first, speed)
+            if speed.ranks > 1:
+                # Only where nothing is streamed: elsewhere the line would turn once more as more bytes are pinned.
+                least = np.where(course.streaming[ways], least, np.maximum(least, course.swapping(ways, speed)))
+            total += share * least
             if stay.loads:
-                rest = self.table.load[shapes] - loaded
-                total += share * (loaded / speed.pinned_bytes_per_second + rest / speed.pageable_bytes_per_second)
+                total += share * speed.load_seconds(loaded, self.table.load[shapes] - loaded)
         return total
 
     def course(self, run: Run) -> PassColumns:
@@ -115,16 +125,14 @@ class ShapePricer:
                 pinned += table.copied[way, np.minimum(pins[:, index], table.count[way])]
         return pinned
 
-    def _load(self, shapes: Ints, pins: Ints, link: Link) -> Floats:
+    def _load(self, shapes: Ints, pins: Ints, link: RankLink) -> Floats:
         pinned = np.zeros(len(shapes))
         for index, table in enumerate(self.table.groups):
             way, count = self.table.way(shapes, index), pins[:, index]
             pinned += table.copied[way, count] - table.copied[way, np.minimum(count, table.count[way])]
-        rest = self.table.load[shapes] - pinned
-        seconds: Floats = pinned / link.pinned_bytes_per_second + rest / link.pageable_bytes_per_second
-        return seconds
+        return link.load_seconds(pinned, self.table.load[shapes] - pinned)
 
-    def _least(self, shapes: Ints, pins: Ints, run: Run, link: Link) -> Floats:
+    def _least(self, shapes: Ints, pins: Ints, run: Run, link: RankLink) -> Floats:
         course, ways = self.course(run), self.table.kind[shapes]
         pinned = np.zeros(len(shapes))
         fast = np.zeros(len(shapes), dtype=np.bool_)
@@ -134,9 +142,10 @@ class ShapePricer:
                 count = np.minimum(pins[:, index], table.count[way])
                 pinned += table.copied[way, count]
                 fast |= (count > 0) & (course.leader[ways] == index)
-        rate = np.where(fast, link.pinned_bytes_per_second, link.pageable_bytes_per_second)
+        rate = np.where(fast, link.pinned_stream_rate, link.pageable_stream_rate)
         first = link.latency_seconds + course.first[ways] / rate
-        return course.least(ways, course.copies(ways, pinned, link), first, link)
+        least = course.least(ways, course.copies(ways, pinned, link), first, link)
+        return np.maximum(least, course.swapping(ways, link)) if link.ranks > 1 else least
 
     def _runs(self, shapes: Ints, pins: Ints, stay: int, link: int) -> Floats:
         """Seconds of all passes of one stay: looked up, and simulated where they are new."""
@@ -147,7 +156,8 @@ class ShapePricer:
         if len(new):
             row = new[np.unique(keys[new], return_index=True)[1]]
             known = np.concatenate([known, keys[row]])
-            values = np.concatenate([values, self._simulated(shapes[row], pins[row], stay, link)])
+            run, speed = self.visits.stays[stay][1].run, self.visits.links[link]
+            values = np.concatenate([values, simulated(self.table, shapes[row], pins[row], run, speed)])
             self.simulated += len(row)
             order = np.argsort(known)
             known, values = known[order], values[order]
@@ -163,37 +173,3 @@ class ShapePricer:
             key = key * len(table.streams) + way
             key = key * (table.layers + 1) + np.minimum(pins[:, index], table.count[way])
         return key
-
-    def _simulated(self, shapes: Ints, pins: Ints, stay: int, link: int) -> Floats:
-        run, speed = self.visits.stays[stay][1].run, self.visits.links[link]
-        streamed: list[Bools] = []
-        copies: list[Floats] = []
-        slots: list[Ints] = []
-        seconds: list[float] = []
-        ring_of: list[int] = []
-        for index, table in enumerate(self.table.groups):
-            layers = run.layer_seconds.get(table.name)
-            if layers is None:
-                continue
-            way = self.table.way(shapes, index)
-            mask = table.streamed[:, way]
-            pinned = np.cumsum(mask, axis=0) <= pins[:, index]
-            fast = table.sizes[:, None] / speed.pinned_bytes_per_second
-            slow = table.sizes[:, None] / speed.pageable_bytes_per_second
-            streamed.append(mask)
-            copies.append(np.where(mask, speed.latency_seconds + np.where(pinned, fast, slow), 0.0))
-            ring_of += [len(slots)] * table.layers
-            slots.append(table.slots[way])
-            seconds += layers
-        if not seconds:
-            return np.full(len(shapes), run.passes * run.loose_seconds)
-        return lane_seconds(
-            run.passes,
-            run.loose_seconds,
-            seconds,
-            ring_of,
-            np.stack(slots),
-            np.concatenate(copies),
-            np.concatenate(streamed),
-            speed.contention,
-        )

@@ -14,8 +14,9 @@ import numpy as np
 
 from stowplan_agent.planning.bounded import TOLERANCE
 from stowplan_agent.planning.branch import beside_placed
+from stowplan_agent.planning.held import layouts_of
 from stowplan_agent.planning.lacks import Lacks
-from stowplan_agent.planning.layout import Layout, layout_of
+from stowplan_agent.planning.layout import Layout
 from stowplan_agent.planning.limits import GIB
 from stowplan_agent.planning.rows import ELASTIC, Rows, distinct, joined, least
 from stowplan_agent.planning.setting import Setting
@@ -35,7 +36,7 @@ FARTHER: Final = (1e-5, 1e-3, np.inf)
 
 def explanations(setting: Setting, placement: Placement, request_seconds: float) -> tuple[Explanation, ...]:
     """One explanation a component, in the record's order."""
-    layouts = [layout_of(c, placement.entry(c.name), len(setting.record.ranks)) for c in setting.record.components]
+    layouts = list(layouts_of(setting.record, placement).values())
     swaps = Swaps(setting.record, setting.timeline, placement, layouts)
     return tuple(
         _Reason(setting, swaps, layouts, index, request_seconds).explanation() for index in range(len(setting.spaces))
@@ -86,7 +87,7 @@ class _Reason:
         total, record = self.component.total_bytes(), self.setting.record
         if self.chosen.prefetch or not self.setting.timeline.before[self.component.name]:
             return []
-        left = min(pins // ranks for ranks, _, pins in self.lacks.nodes)
+        left = min(pins // copies for copies, _, pins in self.lacks.nodes)
         pins = sorted({0, min(max(left, 0), total), total})
         return [self.space.offload((each,) * len(record.ranks), prefetch=True) for each in pins]
 
@@ -137,7 +138,7 @@ class _Reason:
         return best
 
     def _fastest_other(self, rows: Rows) -> Rows | None:
-        here = (self.chosen.always, self.chosen.own, self.chosen.host[0])
+        here = (self.chosen.always, self.chosen.own, self.space.host_bytes(self.chosen))
         other = np.logical_or.reduce([rows.bytes[:, column] != held for column, held in enumerate(here)])
         rows = rows.take(other & (rows.shape != ELASTIC))
         if self.setting.frame.pins_scarce:

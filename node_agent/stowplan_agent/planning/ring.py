@@ -1,13 +1,16 @@
-"""One run of a component over its layers: a copy engine and a compute engine, and nothing else.
+"""One run of a component over its layers: copy engines and a compute engine, and nothing else.
 
 This is the recurrence of PLANNING.md, section 3. It promises the seconds of a run with several rings, several passes
 and contention, exactly as the recurrence says; it knows nothing of records, placements or memory.
+
+Two links copy, each in order: the host link fetches streamed layers, and with peers (section 6) the peer link swaps
+what other ranks have of any layer that arrives; it is there when both are done. Either slows compute while it copies.
 
 Three facts make it short and fast.
 
 - A slot becomes free only when a layer ends, and layers run one after the other. So while a layer computes, no copy
   becomes possible that was not possible at its start: the copies that run beside it form one unbroken stretch from its
-  start to the end of the last copy that has a slot. Contention is then one closed formula a layer.
+  start to the end of the last copy that has a slot, on either link. Contention is then one closed formula a layer.
 - Layers that are not streamed free no slot and wait for nothing, so a stretch of them is one step.
 - Passes repeat. As soon as the state at the end of a pass equals the state at the end of the pass before, every further
   pass takes the same seconds, up to the last ones, whose copies run out.
@@ -29,19 +32,23 @@ class Layer(NamedTuple):
     seconds: float
     """Compute, alone on the device."""
     ring: int
-    """Index of the ring that it is streamed through; -1 for a layer that is on the device."""
+    """Index of the ring that it arrives through; -1 for a layer that is on the device."""
     copy_seconds: float
-    """Latency and bytes over rate; 0 for a layer that is on the device."""
+    """Of the host link: latency and bytes over rate; 0 for a layer that is on the device, or on all of them."""
+    swap_seconds: float = 0.0
+    """Of the peer link."""
 
 
 class Step(NamedTuple):
-    """A streamed layer, and the compute from its end to the next streamed one."""
+    """A layer that arrives, and the compute from its end to the next such one."""
 
     ring: int
     copy: float
-    """Latency and bytes over rate."""
+    """Seconds of the host link."""
     seconds: float
     gap: float
+    swap: float = 0.0
+    """Seconds of the peer link."""
 
 
 def run_seconds(passes: int, loose: float, layers: Sequence[Layer], slots: Sequence[int], contention: float) -> float:
@@ -63,37 +70,42 @@ def step_seconds(passes: int, lead: float, steps: Sequence[Step], slots: Sequenc
 
 
 def copy_seconds(passes: int, layers: Sequence[Layer]) -> float:
-    """Seconds in which the copies of such a run keep the link busy."""
+    """Seconds in which the copies of such a run keep the host link busy."""
     return passes * sum(layer.copy_seconds for layer in layers)
 
 
 def least_seconds(passes: int, loose: float, layers: Sequence[Layer], contention: float) -> float:
     """A lower bound of `run_seconds` that needs no simulation.
 
-    All copies run before the run ends, and compute beside them goes 1/contention as fast; compute idles until the first
-    copy is there; and the layers after the last streamed one run when all copies are done.
+    On either link all copies run before the run ends, and compute beside them goes 1/contention as fast; compute idles
+    until the first streamed layer is there; and what follows the last copy of a link runs when all of them are done.
     """
     compute = loose + sum(layer.seconds for layer in layers)
-    copies = copy_seconds(passes, layers)
-    lead, streamed = _steps(loose, layers)
+    bound, share = passes * compute, 1 - 1 / contention
+    swaps = passes * sum(layer.swap_seconds for layer in layers)
+    if swaps:
+        _, arriving = _steps(loose, layers)
+        bound = max(bound + swaps * share, swaps + arriving[-1].seconds + arriving[-1].gap)
+    lead, streamed = _steps(loose, [layer if layer.copy_seconds else layer._replace(ring=-1) for layer in layers])
     if not streamed:
-        return passes * compute
-    idle = max(0.0, streamed[0].copy - lead * contention)
-    tail = streamed[-1].seconds + streamed[-1].gap
-    return max(passes * compute + copies * (1 - 1 / contention) + idle / contention, copies + tail)
+        return bound
+    copies = copy_seconds(passes, layers)
+    slowed = passes * compute + copies * share + max(0.0, streamed[0].copy - lead * contention) / contention
+    return max(bound, slowed, copies + streamed[-1].seconds + streamed[-1].gap)
 
 
 def _steps(loose: float, layers: Sequence[Layer]) -> tuple[float, list[Step]]:
-    streamed: list[Layer] = []
+    arriving: list[Layer] = []
     gaps = [loose]
     for layer in layers:
         if layer.ring < 0:
             gaps[-1] += layer.seconds
         else:
-            streamed.append(layer)
+            arriving.append(layer)
             gaps.append(0.0)
     return gaps[0], [
-        Step(layer.ring, layer.copy_seconds, layer.seconds, gap) for layer, gap in zip(streamed, gaps[1:], strict=True)
+        Step(layer.ring, layer.copy_seconds, layer.seconds, gap, layer.swap_seconds)
+        for layer, gap in zip(arriving, gaps[1:], strict=True)
     ]
 
 
@@ -110,8 +122,8 @@ class _Simulation:
         self.contention = contention
         self.ready: deque[float] = deque()
         """Ends of the copies that no layer has used yet, in order."""
-        self.copied = 0.0
-        """End of the last copy that has a slot."""
+        self.fetched = self.swapped = 0.0
+        """On each link, end of the last copy that has a slot."""
         self.head = 0
         """The step whose copy is next."""
 
@@ -125,7 +137,7 @@ class _Simulation:
             took, copies_left = self._pass(copies_left)
             total += took
             left -= 1
-            state = [self.copied, *self.ready]
+            state = [self.fetched, self.swapped, *self.ready]
             now_marks = [self.head, *self.free]
             # The pass that led from a state back to it is the pass that follows as well.
             if left > self.guard and marks == now_marks and before is not None and _close(before, state, took):
@@ -138,22 +150,25 @@ class _Simulation:
 
     def _pass(self, copies_left: int) -> tuple[float, int]:
         steps, ready, free, slower = self.steps, self.ready, self.free, self.contention
-        copied, head = self.copied, self.head
+        fetched, swapped, head = self.fetched, self.swapped, self.head
+        copied = max(fetched, swapped)
         now = _computed(0.0, self.lead, copied, slower)
-        for ring, _, seconds, gap in steps:
+        for ring, _, seconds, gap, _ in steps:
             copy = ready.popleft()
             now = _computed(copy if copy > now else now, seconds, copied, slower)
             free[ring] += 1
             # Every copy whose slot is free starts; the first that has none holds up those behind it.
             while copies_left and free[steps[head].ring]:
                 free[steps[head].ring] -= 1
-                copied = (now if now > copied else copied) + steps[head].copy
+                fetched = (now if now > fetched else fetched) + steps[head].copy
+                swapped = (now if now > swapped else swapped) + steps[head].swap
+                copied = fetched if fetched > swapped else swapped
                 ready.append(copied)
                 head = head + 1 if head + 1 < len(steps) else 0
                 copies_left -= 1
             if gap:
                 now = _computed(now, gap, copied, slower)
-        self.copied, self.head = max(copied - now, 0.0), head
+        self.head, self.fetched, self.swapped = head, max(fetched - now, 0.0), max(swapped - now, 0.0)
         for index, end in enumerate(ready):
             ready[index] = max(end - now, 0.0)
         return now, copies_left
@@ -162,8 +177,9 @@ class _Simulation:
         """Fill the cold rings before the first pass."""
         while copies_left and self.free[self.steps[self.head].ring]:
             self.free[self.steps[self.head].ring] -= 1
-            self.copied += self.steps[self.head].copy
-            self.ready.append(self.copied)
+            self.fetched += self.steps[self.head].copy
+            self.swapped += self.steps[self.head].swap
+            self.ready.append(max(self.fetched, self.swapped))
             self.head = (self.head + 1) % len(self.steps)
             copies_left -= 1
         return copies_left

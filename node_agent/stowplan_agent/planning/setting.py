@@ -14,8 +14,9 @@ import numpy as np
 from stowplan_agent.planning.behind import Behind
 from stowplan_agent.planning.chains import early_bytes
 from stowplan_agent.planning.frame import Frame, frame_of
-from stowplan_agent.planning.layout import entry_problems
+from stowplan_agent.planning.links import have_peers
 from stowplan_agent.planning.prefetched import can_gain, slopes
+from stowplan_agent.planning.problems import entry_problems
 from stowplan_agent.planning.space import Space
 from stowplan_agent.planning.table import Floats
 from stowplan_agent.planning.timeline import Timeline, timeline_of
@@ -114,6 +115,6 @@ def _check(record: CalibrationRecord, current: Placement) -> None:
             )
     entries = {entry.name: entry for entry in current.components}
     for component in record.components:
-        problems = entry_problems(component, entries.get(component.name), len(record.ranks))
+        problems = entry_problems(component, entries.get(component.name), len(record.ranks), peers=have_peers(record))
         if problems:
             raise ContractError(f"the current placement does not belong to this record: {problems[0]}")

@@ -81,8 +81,8 @@ def _least_host(setting: Setting, record: CalibrationRecord) -> int | None:
     """Host memory that every node needs on the cards of ``record``; None when those are too small whatever it has."""
     frame = replace(setting.frame_with(record), host=UNLIMITED)
     columns = fitting(setting, frame, [space.smallest for space in setting.spaces]).columns
-    ranks = int(frame.ranks_of.sum(axis=1).max())
-    return int(columns[:, 2].min()) * ranks if len(columns) else None
+    copies = int(frame.ranks_of.sum(axis=1).max())
+    return int(columns[:, 2].min()) * copies if len(columns) else None
 
 
 def _activations(setting: Setting) -> Change | None:

@@ -92,7 +92,7 @@ class Space(ShapedEntries):
         """A few rows that stand for many: with what is leanest pinned whole."""
         if not self.long:
             return self.coarse(scarce=False)
-        return joined([self.whole(), self._pinned_whole(self.pricer.table.leanest)])
+        return joined([self.whole(), self._pinned_whole(self.pricer.leanest)])
 
     def parts(self, *, scarce: bool) -> list[Rows]:
         """The same in parts, for a space that has more rows: so many are not copied twice."""
@@ -121,7 +121,7 @@ class Space(ShapedEntries):
         if not self._layered:
             return unpinned
         table = self.pricer.table
-        shapes = table.leanest
+        shapes = self.pricer.leanest
         none = np.zeros((len(shapes), len(table.groups), len(self.visits.links)), dtype=np.int64)
         return joined([unpinned, self._rows(shapes, none)])
 

@@ -8,19 +8,19 @@ their numbers alone (`pricing` prices what is left).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import product
+from math import prod
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from stowplan_agent.planning.options import LIFETIMES, Lives, Stream, streams_of
-from stowplan_api.record import Component, Group
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
+from stowplan_agent.planning.group_table import Bools as Bools
+from stowplan_agent.planning.group_table import Floats as Floats
+from stowplan_agent.planning.group_table import GroupTable
+from stowplan_agent.planning.group_table import Ints as Ints
+from stowplan_agent.planning.options import LIFETIMES, Lives, Stream
+from stowplan_api.record import Component
 
 MOST_STREAMS: Final = 20_000
 """Ways to stream a component (before pins and lifetimes) up to which all of them are in the table."""
@@ -30,36 +30,12 @@ TABLES: Final = 16
 """Tables that are kept for the next plan of the same model."""
 
 
-class GroupTable:
-    """Every way to stream one group. Columns have one entry a way."""
-
-    def __init__(self, group: Group) -> None:
-        sizes = np.array(group.layer_bytes, dtype=np.float64)
-        self.name = group.name
-        self.streams = streams_of(group)
-        self.layers = len(sizes)
-        self.streamed: Bools = np.zeros((self.layers, len(self.streams)), dtype=np.bool_)
-        for index, stream in enumerate(self.streams):
-            self.streamed[list(stream.streamed), index] = True
-        self.count: Ints = self.streamed.sum(axis=0)
-        self.slots: Ints = np.array([stream.slots for stream in self.streams], dtype=np.int64)
-        self.ring: Floats = self.slots * np.where(self.streamed, sizes[:, None], 0.0).max(axis=0)
-        self.sizes = sizes
-        order = np.argsort(~self.streamed, axis=0, kind="stable")
-        self.copied: Floats = np.vstack([np.zeros(len(self.streams)), np.cumsum(sizes[order], axis=0)]).T
-        """Way by count: bytes of the first so many layers, streamed ones first, each in running order."""
-        self.streamed_bytes: Floats = self.copied[np.arange(len(self.streams)), self.count]
-        self.first: Ints = np.where(self.count > 0, self.streamed.argmax(axis=0), self.layers)
-        """The first streamed layer; the number of layers where none is."""
-        self.last: Ints = np.where(self.count > 0, self.layers - 1 - self.streamed[::-1].argmax(axis=0), self.layers)
-
-
 class ShapeTable:
-    """Every shape of one component. Columns have one entry a shape."""
+    """Every shape of one component on so many ``ranks`` that share what they have; 1 where they do not."""
 
-    def __init__(self, component: Component) -> None:
-        self.component = component
-        self.groups = [GroupTable(group) for group in component.groups]
+    def __init__(self, component: Component, ranks: int = 1) -> None:
+        self.component, self.ranks = component, ranks
+        self.groups = [GroupTable(group, ranks) for group in component.groups]
         self.left_out: tuple[str, ...] = ()
         ways = self._ways()
         self.ways = ways
@@ -99,49 +75,42 @@ class ShapeTable:
         loose, stay = self.lifetimes[self.life[shape]]
         return Lives(LIFETIMES[not loose], tuple(LIFETIMES[not forward] for forward in stay))
 
-    @cached_property
-    def leanest(self) -> Ints:
-        """Of the shapes that hold as much for good the one that needs least besides."""
-        few = np.ones(len(self.ways), dtype=np.bool_)
-        for index, table in enumerate(self.groups):
-            few &= table.slots[self.ways[:, index]] == table.slots.min()
-        shapes = np.flatnonzero(few[self.kind])
-        # What is not always on the device has a host copy: of those that always hold as much, one holds least.
-        shapes = shapes[np.lexsort((self.own[shapes], self.always[shapes]))]
-        return np.sort(shapes[np.diff(self.always[shapes], prepend=-1.0) > 0])
-
     def _ways(self) -> Ints:
-        size = 1
-        for table in self.groups:
-            size *= len(table.streams)
-        grid = np.stack(np.meshgrid(*(np.arange(len(t.streams)) for t in self.groups), indexing="ij"), axis=-1)
-        ways: Ints = grid.reshape(-1, len(self.groups))
-        if size <= MOST_STREAMS:
+        kept = [np.arange(len(table.streams)) for table in self.groups]
+        if self.ranks > 1 and prod(map(len, kept)) > MOST_STREAMS:
+            self.left_out += (f"layers of each group of {self.component.name} are in two of the three places at most",)
+            kept = [np.flatnonzero(~table.in_three) for table in self.groups]
+        ways: Ints = np.stack(np.meshgrid(*kept, indexing="ij"), axis=-1).reshape(-1, len(self.groups))
+        if len(ways) <= MOST_STREAMS:
             return ways
-        self.left_out = (f"the groups of {self.component.name} share one policy and one number of slots",)
+        self.left_out += (f"the groups of {self.component.name} share one policy and one number of slots",)
         return ways[_alike(self.groups, ways)]
 
     def _distinct(self, loose: bool, stay: Sequence[bool]) -> Bools:
-        """Which ways are spelled with these lifetimes: a set of no layers has none, and what is all resident for good
-        is Resident."""
+        """Which ways are spelled with these lifetimes: a set of no layers has none, what is sharded is so for good, and
+        what is all resident for good is Resident."""
         spelled: Bools = np.ones(len(self.ways), dtype=np.bool_)
         streaming = np.zeros(len(self.ways), dtype=np.bool_)
-        for forward, table, count in zip(stay, self.groups, self.count.T, strict=True):
-            streaming |= count > 0
-            if not forward:
+        for index, (forward, table, count) in enumerate(zip(stay, self.groups, self.count.T, strict=True)):
+            passing = table.passing[self.ways[:, index]]
+            streaming |= passing > 0
+            if forward:
+                spelled &= passing == count
+            else:
                 spelled &= count < table.layers
         return spelled if any(stay) or (loose and self.component.loose_bytes) else spelled & streaming
 
     def _bytes(self, kinds: Sequence[Ints]) -> None:
         pairs = [(table, self.ways[:, index]) for index, table in enumerate(self.groups)]
-        resident = [table.copied[way, -1] - table.streamed_bytes[way] for table, way in pairs]
+        resident = [table.resident_bytes[way] for table, way in pairs]
+        shards = sum((table.shards[way] for table, way in pairs), np.zeros(len(self.ways)))
         ring = sum((table.ring[way] for table, way in pairs), np.zeros(len(self.ways)))
         streamed = sum((table.streamed_bytes[way] for table, way in pairs), np.zeros(len(self.ways)))
         loads, always, own, host = (list[Floats]() for _ in range(4))
         most = list[Ints]()
         for (loose, stay), kind in zip(self.lifetimes, kinds, strict=True):
             load = np.full(len(self.ways), float(self.component.loose_bytes * loose))
-            kept = np.full(len(self.ways), float(self.component.loose_bytes * (not loose)))
+            kept = shards + self.component.loose_bytes * (not loose)
             for forward, each in zip(stay, resident, strict=True):
                 np.add(load if forward else kept, each, out=load if forward else kept)
             columns = (loads, load), (always, kept), (own, load + ring), (host, load + streamed)
@@ -162,20 +131,20 @@ class ShapeTable:
 
 
 @lru_cache(maxsize=TABLES)
-def table_of(component: Component) -> ShapeTable:
-    """The same component has the same table on any card."""
-    return ShapeTable(component)
+def table_of(component: Component, ranks: int) -> ShapeTable:
+    """The same component has the same table on any card, and on as many ``ranks`` that share."""
+    return ShapeTable(component, ranks)
 
 
 def _alike(groups: Sequence[GroupTable], ways: Ints) -> Bools:
-    """Whether all groups that stream have as many slots, and all that stream a part the same policy."""
+    """Whether all groups that have a ring have as many slots, and all that keep a part the same policy."""
     mask = np.ones(len(ways), dtype=np.bool_)
     pairs = [(table, ways[:, index]) for index, table in enumerate(groups)]
     leading = [np.array([stream.policy == "Leading" for stream in table.streams]) for table in groups]
     for one, (table, way) in enumerate(pairs):
         for two, (other, far) in enumerate(pairs[:one]):
-            streaming = (table.count[way] > 0) & (other.count[far] > 0)
-            part = streaming & (table.count[way] < table.layers) & (other.count[far] < other.layers)
+            streaming = (table.passing[way] > 0) & (other.passing[far] > 0)
+            part = streaming & table.in_two[way] & other.in_two[far]
             mask &= ~streaming | (table.slots[way] == other.slots[far])
             mask &= ~part | (leading[one][way] == leading[two][far])
     return mask

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from stowplan_agent.planning.layout import entry_problems
 from stowplan_agent.planning.limits import reserve_bytes
+from stowplan_agent.planning.links import have_peers
+from stowplan_agent.planning.problems import entry_problems
 from stowplan_api.placement import Placement
 from stowplan_api.plan import Violation
 from stowplan_api.quantity import for_people
@@ -23,8 +24,9 @@ def entry_violations(record: CalibrationRecord, placement: Placement) -> list[Vi
         for name in entries
         if name not in known
     ]
+    peers = have_peers(record)
     for component in record.components:
-        for problem in entry_problems(component, entries.get(component.name), len(record.ranks)):
+        for problem in entry_problems(component, entries.get(component.name), len(record.ranks), peers=peers):
             found.append(Violation(constraint="entry", component=component.name, message=problem))
     return found
 

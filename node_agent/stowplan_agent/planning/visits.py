@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stowplan_agent.planning.layout import Layout
+from stowplan_agent.planning.layout import Layout, layout_of
+from stowplan_agent.planning.links import have_peers, links_of
 from stowplan_agent.planning.price import load_seconds, stay_seconds
 from stowplan_agent.planning.timeline import Timeline
+from stowplan_api.placement import ComponentPlacement
 from stowplan_api.record import CalibrationRecord, Component
 
 StayTimes = tuple[float, ...]
@@ -34,12 +36,19 @@ class Visits:
             if stay.component == component.name
         ]
         self.shares = [share for share, _ in self.stays]
-        self.links = list(dict.fromkeys(rank.link for rank in record.ranks))
-        self.link_of = [self.links.index(rank.link) for rank in record.ranks]
+        links = links_of(record)
+        self.links = list(dict.fromkeys(links))
+        self.link_of = [self.links.index(link) for link in links]
         """Link class of each rank."""
+        self.peers = have_peers(record)
+        """Whether ranks have one host copy and swap; then they are one link class."""
         self.loads = sum(share for share, stay in self.stays if stay.loads)
         """How often a request brings the component in, averaged over workloads."""
         self._runs: dict[object, float] = {}
+
+    def layout(self, entry: ComponentPlacement | None) -> Layout:
+        """The layout of the component under an entry, on these ranks."""
+        return layout_of(self.component, entry, len(self.link_of), peers=self.peers)
 
     def times(self, layout: Layout, rank: int, link: int) -> StayTimes:
         """Seconds of each stay over a link of class ``link``, with what ``layout`` says of the given rank."""
@@ -55,7 +64,7 @@ class Visits:
 
     def _run(self, index: int, layout: Layout, rank: int, link: int) -> float:
         """Seconds of all passes. Lifetimes do not matter to them: options that differ only there share a simulation."""
-        key = (index, link, tuple((ring.streamed, ring.slots, ring.pinned[rank]) for ring in layout.rings))
+        key = (index, link, tuple(ring.on(rank) for ring in layout.rings))
         if key not in self._runs:
             run = self.stays[index][1].run
             self._runs[key] = stay_seconds(self.component, layout, run, False, rank, self.links[link]).run

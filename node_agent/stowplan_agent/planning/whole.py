@@ -9,7 +9,7 @@ import numpy as np
 
 from stowplan_agent.planning.elastic import Curve
 from stowplan_agent.planning.frame import Frame
-from stowplan_agent.planning.layout import layout_of
+from stowplan_agent.planning.layout import Layout
 from stowplan_agent.planning.rows import CURRENT, ELASTIC, HOST, LOCKED, OFFLOAD, OWN, RESIDENT, Rows, joined
 from stowplan_agent.planning.table import Floats, Ints
 from stowplan_agent.planning.visits import Visits
@@ -58,7 +58,12 @@ class WholeEntries:
 
     def resident_seconds(self) -> float:
         """Seconds of a Resident, allowed or not."""
-        return self.visits.seconds(layout_of(self.component, None, len(self.visits.link_of)))
+        return self.visits.seconds(self.visits.layout(None))
+
+    def host_bytes(self, layout: Layout) -> float:
+        """Bytes of one host copy under a layout: that of each rank, or with peers that of all."""
+        copies = float(self.frame.ranks_of[0].sum())
+        return sum(layout.host[rank] for rank in self.frame.ranks[0]) / copies
 
     def standing(self) -> Rows:
         """The row of the current entry, before it moves: it takes forever where it cannot stay."""
@@ -98,16 +103,16 @@ class WholeEntries:
             held[0, OWN] = held[0, HOST] = total
             held[0, LOCKED:] = self.frame.ranks_of @ pins
             loads = self.visits.loads * max(
-                bytes_ / link.pinned_bytes_per_second + (total - bytes_) / link.pageable_bytes_per_second
+                link.load_seconds(bytes_, total - bytes_)
                 for bytes_, link in zip(pins.tolist(), self.visits.links, strict=True)
             )
             parts.append(self._single(held, run + loads, OFFLOAD, pins))
         return joined(parts)
 
     def _entry_row(self, entry: ComponentPlacement, kind: int) -> Rows:
-        layout = layout_of(self.component, entry, len(self.visits.link_of))
+        layout = self.visits.layout(entry)
         locked = [sum(layout.locked[rank] for rank in ranks) for ranks in self.frame.ranks]
-        held = np.array([[layout.always, layout.own, layout.host[0], *locked]], dtype=np.float64)
+        held = np.array([[layout.always, layout.own, self.host_bytes(layout), *locked]], dtype=np.float64)
         return self._single(held, self.visits.seconds(layout), kind, np.zeros(len(self.visits.links), dtype=np.int64))
 
     def _offload(self) -> Rows:

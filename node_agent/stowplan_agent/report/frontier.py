@@ -14,7 +14,7 @@ from typing import Final
 
 from stowplan_agent.estimate.cards import Card, sizes_of_cards
 from stowplan_agent.planning import seconds_by_memory, solve, with_device_memory
-from stowplan_agent.planning.layout import layout_of
+from stowplan_agent.planning.held import layouts_of
 from stowplan_agent.report.sizes import GIB, default_range, even_sizes, full_size, smallest_size
 from stowplan_api.plan import Plan
 from stowplan_api.record import CalibrationRecord
@@ -144,13 +144,13 @@ def _held(record: CalibrationRecord, plan: Plan | None) -> tuple[Held, ...]:
     if plan is None or plan.placement is None:
         return ()
     words = {one.component: one.chosen for one in plan.explanations}
-    held = []
+    layouts, held = layouts_of(record, plan.placement), []
     for component in record.components:
-        layout = layout_of(component, plan.placement.entry(component.name), len(record.ranks))
+        layout = layouts[component.name]
         layers = {group.name: group.layer_bytes for group in component.groups}
         slots = {group.name: group.slots for group in plan.placement.entry(component.name).groups or ()}
         rings = sum(
-            slots[ring.group] * max((layers[ring.group][layer] for layer in ring.streamed), default=0)
+            slots[ring.group] * max((layers[ring.group][layer] for layer in ring.arriving), default=0)
             for ring in layout.rings
         )
         running = layout.own - rings

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from stowplan_agent.planning import cost
-from stowplan_agent.planning.layout import Layout, layout_of
+from stowplan_agent.planning.held import held_bytes, layouts_of
+from stowplan_agent.planning.layout import Layout
 from stowplan_agent.planning.limits import activation_bytes, reserve_bytes
-from stowplan_agent.planning.price import held_bytes
 from stowplan_agent.planning.timeline import Stay, Timeline, timeline_of
 from stowplan_agent.report.stage import Share, Stage
 from stowplan_api.placement import Placement
@@ -67,9 +66,7 @@ class Request:
 def requests_of(record: CalibrationRecord, placement: Placement, plan: Plan | None = None) -> tuple[Request, ...]:
     """One request of each workload of ``record`` under ``placement``."""
     timeline = timeline_of(record)
-    layouts = {
-        part.name: layout_of(part, _entry(placement, part.name), len(record.ranks)) for part in record.components
-    }
+    layouts = layouts_of(record, placement)
     rank = _tightest(record, placement)
     return tuple(
         Request(
@@ -124,10 +121,6 @@ def _seconds_until(record: CalibrationRecord, placement: Placement, workload: Wo
     """Seconds of one request of ``workload`` up to the end of an interval."""
     part = {"workloads": (workload,), "intervals": record.intervals[: interval + 1]}
     return cost(record.model_copy(update=part), placement).seconds
-
-
-def _entry(placement: Placement, name: str) -> Any:
-    return next((entry for entry in placement.components if entry.name == name), None)
 
 
 def _tightest(record: CalibrationRecord, placement: Placement) -> int:

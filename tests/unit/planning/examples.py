@@ -61,6 +61,7 @@ def made(
     reserve: float | None = None,
     ranks: int = 1,
     pageable: float = 6e9,
+    peers: float = 0,
 ) -> CalibrationRecord:
     for one in intervals:
         for run in one["runs"]:
@@ -83,6 +84,7 @@ def made(
                     "rank": rank,
                     "node": "node-0",
                     "device": "card",
+                    "peerBytesPerSecond": peers,
                     "capacityBytes": int(card * GIB),
                     "outsideBytes": 0,
                     "reserveBytes": None if reserve is None else int(reserve * GIB),

@@ -14,6 +14,7 @@ from brute import entries
 
 from stowplan_agent.planning.layout import layout_of
 from stowplan_agent.planning.limits import limits_of
+from stowplan_agent.planning.links import have_peers, links_of
 from stowplan_agent.planning.price import cost, stay_seconds
 from stowplan_agent.planning.timeline import timeline_of
 from stowplan_api.placement import ComponentPlacement, Placement
@@ -59,9 +60,9 @@ def alone(record: CalibrationRecord, entry: ComponentPlacement) -> list[int]:
 def stays_of(record: CalibrationRecord, entry: ComponentPlacement) -> list[list[tuple[float, float, float]]]:
     """Load, run and copies of every stay of the entry's component, in the order of workloads, by rank."""
     component, ranks = record.component(entry.name), record.ranks
-    layout = layout_of(component, entry, len(ranks))
+    layout, links = layout_of(component, entry, len(ranks), peers=have_peers(record)), links_of(record)
     stays = [s for course in timeline_of(record).courses for s in course.stays if s.component == entry.name]
-    parts = [[stay_seconds(component, layout, s.run, s.loads, i, r.link) for i, r in enumerate(ranks)] for s in stays]
+    parts = [[stay_seconds(component, layout, s.run, s.loads, i, link) for i, link in enumerate(links)] for s in stays]
     return [[(part.load, part.run, part.copies) for part in stay] for stay in parts]
 
 

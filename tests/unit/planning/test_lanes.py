@@ -35,13 +35,22 @@ def test_lanes_equal_runs(data: st.DataObject) -> None:
     cells = layers * lanes
     streamed = np.array(data.draw(st.lists(st.booleans(), min_size=cells, max_size=cells))).reshape(layers, lanes)
     copies = np.array(data.draw(st.lists(times, min_size=cells, max_size=cells))).reshape(layers, lanes) * streamed
+    swaps = None
+    if data.draw(st.booleans()):  # with peers: some layers only swap
+        swaps = np.array(data.draw(st.lists(times, min_size=cells, max_size=cells))).reshape(layers, lanes) * streamed
+        copies *= np.array(data.draw(st.lists(st.booleans(), min_size=cells, max_size=cells))).reshape(layers, lanes)
     drawn = data.draw(st.lists(st.integers(2, 3), min_size=rings * lanes, max_size=rings * lanes))
     slots = np.array(drawn).reshape(rings, lanes)
     with patch.object(lanes_module, "MANY", data.draw(st.sampled_from([0, 8]))):
-        found = lane_seconds(passes, loose, seconds, ring_of, slots, copies, streamed, contention)
+        found = lane_seconds(passes, loose, seconds, ring_of, slots, copies, streamed, contention, swaps)
     for lane in range(lanes):
         run = [
-            Layer(one, ring if streamed[i, lane] else -1, float(copies[i, lane]))
+            Layer(
+                one,
+                ring if streamed[i, lane] else -1,
+                float(copies[i, lane]),
+                0.0 if swaps is None else float(swaps[i, lane]),
+            )
             for i, (one, ring) in enumerate(zip(seconds, ring_of, strict=True))
         ]
         alone = run_seconds(passes, loose, run, slots[:, lane].tolist(), contention)

@@ -15,10 +15,11 @@ times = st.one_of(st.integers(0, 20).map(float), st.floats(1e-4, 20))
 @st.composite
 def runs(draw: st.DrawFn) -> tuple[int, float, list[Layer], list[int], float]:
     slots = draw(st.lists(st.integers(2, 3), min_size=1, max_size=3))
-    layers = [
-        Layer(draw(times), ring, draw(times) if ring >= 0 else 0.0)
-        for ring in draw(st.lists(st.integers(-1, len(slots) - 1), min_size=1, max_size=8))
-    ]
+    peers, layers = draw(st.booleans()), []
+    for ring in draw(st.lists(st.integers(-1, len(slots) - 1), min_size=1, max_size=8)):
+        sharded = peers and draw(st.booleans())
+        copy = draw(times) if ring >= 0 and not sharded else 0.0
+        layers.append(Layer(draw(times), ring, copy, draw(times) if ring >= 0 and peers else 0.0))
     return draw(st.integers(0, 40)), draw(times), layers, slots, draw(st.sampled_from([1.0, 1.05, 1.5, 3.0]))
 
 
@@ -44,7 +45,8 @@ def test_a_faster_copy_is_never_slower(
     passes, loose, layers, slots, contention = run
     index = data.draw(st.integers(0, len(layers) - 1))
     faster = list(layers)
-    faster[index] = layers[index]._replace(copy_seconds=layers[index].copy_seconds * 0.5)
+    which = data.draw(st.sampled_from(["copy_seconds", "swap_seconds"]))
+    faster[index] = layers[index]._replace(**{which: getattr(layers[index], which) * 0.5})
     assert run_seconds(passes, loose, faster, slots, contention) <= run_seconds(*run) * (1 + 1e-9) + 1e-12
 
 

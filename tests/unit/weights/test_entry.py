@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan_agent.planning.layout import entry_problems, layout_of
+from stowplan_agent.planning.layout import layout_of
+from stowplan_agent.planning.problems import entry_problems
 from stowplan_agent.weights.entry import EntryError, check_entry, roles_of
 from stowplan_agent.weights.ledger import Ledger
 from stowplan_api.placement import ComponentPlacement, GroupPlacement
