@@ -52,6 +52,10 @@ class Env(StrEnum):
     """Bytes, from resourceFieldRef limits.memory."""
     ACCELERATOR = "STOWPLAN_ACCELERATOR"
     """``emulated`` when spec.resources.gpus is 0; absent otherwise."""
+    GPUS = "STOWPLAN_GPUS"
+    """Devices of a pod that has several, emulated ones too: one a rank. Absent for a single one."""
+    PARALLELISM = "STOWPLAN_PARALLELISM"
+    """JSON of spec.parallelism, for a pod of several devices; absent where the model is to choose."""
     FAULTS = "STOWPLAN_FAULTS"
     """Faults to inject, for tests of the rollback; set through serving.env, never by the operator."""
 
@@ -59,6 +63,9 @@ class Env(StrEnum):
 RECORD_DIR: Final = "STOWPLAN_RECORD_DIR"
 """Environment variable of the server container: directory of stored starts, one file a fingerprint. It may be read-only
 (a ConfigMap's mount), and may be absent: then every start measures anew. Through serving.env it may be any other."""
+GRACE_SECONDS: Final = "STOWPLAN_GRACE_SECONDS"
+"""Environment variable of the server container: seconds from SIGTERM to SIGKILL. Set by the operator where the pod's
+template says how many, unless serving.env has it."""
 STORED_START_PATH: Final = "/v1/stored-start"
 """GET: the stored start that this boot proved, whose ``fingerprint`` names its file; 404 while there is none."""
 ROLLBACK_FAILED_EXIT: Final = 70

@@ -254,7 +254,7 @@ class DiffusionDeploymentStatus(StatusModel):
     peak_bytes: Annotated[int | None, Field(ge=0)] = None
     """Highest device use of a validated request of any pod."""
     request_milliseconds: Milliseconds | None = None
-    """Time of one request at the default shape, as validated."""
+    """Time of one request at the default shape, as validated last, by a pod that may be gone."""
     rollbacks: Annotated[int, Field(ge=0)] = 0
     """Rollbacks so far, those of pods that are gone included."""
     counted_rollbacks: Annotated[

@@ -39,10 +39,13 @@ def deployments() -> list[tuple[Json, list[Json]]]:
     return [(entry["deployment"], entry["children"]) for entry in yaml.safe_load_all(CHILDREN.read_text("utf-8"))]
 
 
-def rendered(dd: Mapping[str, Any]) -> list[Json]:
-    """The children of a stored DiffusionDeployment as this version renders them."""
+def rendered(dd: Mapping[str, Any], standing: str = "") -> list[Json]:
+    """The children of a stored DiffusionDeployment as this version renders them.
+
+    ``standing`` is the hash of the pod template that it meets; none for a deployment that is new to it.
+    """
     whole = {**dd, "metadata": {**dd["metadata"], "namespace": NAMESPACE, "uid": UID, "generation": 1}}
-    return children(whole, read_spec(whole), SETTINGS)
+    return list(children(whole, read_spec(whole), SETTINGS, standing))
 
 
 def subjects() -> list[Json]:

@@ -21,7 +21,7 @@ from stowplan_operator.kinds import DEPLOYMENT, Json, kind_of
 from stowplan_operator.observed import Key, Snapshot
 from stowplan_operator.remembered import Remembered
 from stowplan_operator.render import SpecError, children, read_spec
-from stowplan_operator.render.naming import recalibration
+from stowplan_operator.render.naming import measured, recalibration
 from stowplan_operator.settings import Settings
 
 _DEPLOYMENTS: Final = 10_000
@@ -87,7 +87,8 @@ def child_writes(
 def _render(snapshot: Snapshot, dd: Json, settings: Settings) -> Rendered:
     try:
         spec = read_spec(dd)
-        wanted = children(dd, spec, settings)
+        standing = snapshot.child(DEPLOYMENT, snapshot.key.name)
+        wanted = children(dd, spec, settings, template_of(standing) if standing is not None else "")
     except SpecError as error:
         return Rendered(None, invalid=Trouble(DeploymentReason.SPEC_INVALID, str(error), final=True))
     differing = tuple(
@@ -106,4 +107,4 @@ def _versions(snapshot: Snapshot, dd: Json) -> _Versions:
         (kind.kind, name, raw["metadata"]["uid"], raw["metadata"]["resourceVersion"])
         for (kind, name), raw in snapshot.children.items()
     )
-    return (metadata["uid"], metadata["generation"], recalibration(dd), *there)
+    return (metadata["uid"], metadata["generation"], recalibration(dd), measured(dd), *there)

@@ -144,7 +144,10 @@ def _stalled(rollout: Rollout, problem: Trouble | None) -> bool:
         return True
     if problem is not None and problem.final:
         return nothing_validates(rollout)
-    return problem is None and rollout.past_deadline and not any(judged.gate.open for judged in rollout.current)
+    if problem is not None or not rollout.past_deadline:
+        return False
+    # An agent that reports holds its phases to deadlines that it learnt on its card, and says when one is over.
+    return not any(judged.gate.open or judged.gate.reason is GateReason.NOT_VALIDATED for judged in rollout.current)
 
 
 def _count(rollout: Rollout) -> str:

@@ -42,7 +42,9 @@ def status(
         placement=tuple(shorten(_line(component)) for component in report.components[:_LINES]) if report else (),
         device=_device([rank.device for rank in ranks]),
         peak_bytes=max((rank.peak_bytes for rank in ranks), default=None),
-        request_milliseconds=report.validation.milliseconds if report and report.validation else None,
+        request_milliseconds=(
+            report.validation.milliseconds if report and report.validation else old.request_milliseconds
+        ),
         rollbacks=old.rollbacks + len(new),
         counted_rollbacks=counted(old, rollout, new),
         recalibrated=(recalibration(dd) if rollout.complete else "") or old.recalibrated,

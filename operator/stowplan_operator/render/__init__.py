@@ -50,10 +50,13 @@ def _deeper(value: Any, limit: int) -> bool:
     return any(isinstance(one, (dict, list)) for one in level)
 
 
-def children(dd: Json, spec: DiffusionDeploymentSpec, settings: Settings) -> tuple[Json, ...]:
-    """Every child in the order of creation (the Deployment last). Raises `SpecError` for what no pod can be made of."""
+def children(dd: Json, spec: DiffusionDeploymentSpec, settings: Settings, standing: str = "") -> tuple[Json, ...]:
+    """Every child in the order of creation (the Deployment last). Raises `SpecError` for what no pod can be made of.
+
+    ``standing`` is the hash of the pod template that there is; empty for none.
+    """
     try:
-        pods = deployment(dd, spec, settings)
+        pods = deployment(dd, spec, settings, standing)
     except (MergeError, SharedDeviceError) as error:
         raise SpecError(str(error)) from None
     account = pods["spec"]["template"]["spec"].get("serviceAccountName", "default")

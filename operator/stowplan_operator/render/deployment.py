@@ -6,13 +6,16 @@ from stowplan_api.contract import ANNOTATION_GENERATION
 from stowplan_api.diffusion_deployment import DiffusionDeploymentSpec
 from stowplan_operator.kinds import DEPLOYMENT, Json
 from stowplan_operator.render.deadlines import progress_deadline_seconds
-from stowplan_operator.render.naming import child, recalibration, selector
+from stowplan_operator.render.naming import child, measured, recalibration, selector
 from stowplan_operator.render.pod_template import pod_template
 from stowplan_operator.settings import Settings
 
 
-def deployment(dd: Json, spec: DiffusionDeploymentSpec, settings: Settings) -> Json:
-    """Replicas come from the DiffusionDeployment, where a user or an autoscaler writes them through its scale."""
+def deployment(dd: Json, spec: DiffusionDeploymentSpec, settings: Settings, standing: str = "") -> Json:
+    """Replicas come from the DiffusionDeployment, where a user or an autoscaler writes them through its scale.
+
+    ``standing``: see `pod_template`.
+    """
     name = dd["metadata"]["name"]
     manifest = child(DEPLOYMENT, dd)
     manifest["metadata"]["annotations"] = {ANNOTATION_GENERATION: str(dd["metadata"]["generation"])}
@@ -20,9 +23,9 @@ def deployment(dd: Json, spec: DiffusionDeploymentSpec, settings: Settings) -> J
         "replicas": spec.replicas,
         "selector": {"matchLabels": selector(name)},
         "strategy": _strategy(spec),
-        "progressDeadlineSeconds": progress_deadline_seconds(spec),
+        "progressDeadlineSeconds": progress_deadline_seconds(spec, measured(dd)),
         "revisionHistoryLimit": 2,
-        "template": pod_template(name, spec, settings, recalibration(dd)),
+        "template": pod_template(name, spec, settings, recalibration(dd), standing),
     }
     return manifest
 

@@ -79,6 +79,12 @@ def recalibration(dd: Json) -> str:
     return asked if len(asked) <= LONGEST_RECALIBRATION else digest(asked)
 
 
+def measured(dd: Json) -> int | None:
+    """Milliseconds of one request at the default shape, as validated last; None where nothing was yet."""
+    found = (dd.get("status") or {}).get("requestMilliseconds")
+    return found if isinstance(found, int) else None
+
+
 def digest(value: Any) -> str:
     """A short hash of any JSON value, the same for equal values and in every process."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))

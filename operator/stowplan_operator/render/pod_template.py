@@ -13,7 +13,6 @@ from stowplan_api.contract import (
     AGENT_COMMAND,
     ANNOTATION_RECALIBRATE,
     HTTP_PORT_NAME,
-    LABEL_TEMPLATE,
     READINESS_GATE,
     RECORD_DIR,
     SERVER_CONTAINER,
@@ -24,8 +23,10 @@ from stowplan_api.contract import (
 from stowplan_api.diffusion_deployment import DiffusionDeploymentSpec
 from stowplan_api.quantity import format_quantity
 from stowplan_operator.kinds import Json
+from stowplan_operator.render import several_devices
 from stowplan_operator.render.merge import merge
-from stowplan_operator.render.naming import digest, labels, starts_name
+from stowplan_operator.render.naming import labels, starts_name
+from stowplan_operator.render.revisions import revised
 from stowplan_operator.render.shared_devices import whole_devices
 from stowplan_operator.settings import Settings
 
@@ -41,12 +42,15 @@ _PVC: Final = "pvc://"
 NOBODY: Final = 65532
 
 
-def pod_template(name: str, spec: DiffusionDeploymentSpec, settings: Settings, recalibrate: str = "") -> Json:
+def pod_template(
+    name: str, spec: DiffusionDeploymentSpec, settings: Settings, recalibrate: str = "", standing: str = ""
+) -> Json:
     """The complete pod template, with its hash as a label.
 
     Raises `MergeError` for a podTemplate that cannot fit, `SharedDeviceError` for a share of a device without a limit.
 
-    Another ``recalibrate`` makes another template, so that every pod is replaced and measures anew.
+    Another ``recalibrate`` makes another template, so that every pod is replaced and measures anew. ``standing`` is the
+    hash of the template that pods are made from now: one that an earlier version rendered of all of this is kept.
     """
     template = merge(_rendered(name, spec, settings), settings.agent_pod_template, "the operator's pod template")
     template = merge(template, spec.pod_template or {}, "spec.podTemplate")
@@ -56,10 +60,7 @@ def pod_template(name: str, spec: DiffusionDeploymentSpec, settings: Settings, r
     }
     if recalibrate:
         identity["metadata"]["annotations"] = {ANNOTATION_RECALIBRATE: recalibrate}
-    template = whole_devices(merge(template, identity), spec)
-    template["metadata"]["labels"].pop(LABEL_TEMPLATE, None)
-    template["metadata"]["labels"] |= {LABEL_TEMPLATE: digest(template)}
-    return template
+    return revised(whole_devices(merge(template, identity), spec), standing)
 
 
 def _rendered(name: str, spec: DiffusionDeploymentSpec, settings: Settings) -> Json:
@@ -70,6 +71,7 @@ def _rendered(name: str, spec: DiffusionDeploymentSpec, settings: Settings) -> J
     if _reuses(spec):
         # Optional: the first pod of a deployment starts before there is one.
         volumes.append({"name": "starts", "configMap": {"name": starts_name(name), "optional": True}})
+    volumes += several_devices.volumes(spec)
     return {
         "metadata": {"labels": labels(name)},
         "spec": {
@@ -95,6 +97,7 @@ def _server(name: str, spec: DiffusionDeploymentSpec, settings: Settings) -> Jso
         mounts.append({"name": "model", "mountPath": MODEL_MOUNT, "readOnly": True})
     if _reuses(spec):
         mounts.append({"name": "starts", "mountPath": STARTS_MOUNT, "readOnly": True})
+    mounts += several_devices.mounts(spec)
     container: Json = {
         "name": SERVER_CONTAINER,
         "image": spec.serving.image or settings.agent_image,
@@ -155,6 +158,7 @@ def _environment(name: str, spec: DiffusionDeploymentSpec) -> list[Json]:
     }
     if spec.resources.gpus == 0:
         variables[Env.ACCELERATOR.value] = {"value": "emulated"}
+    variables |= several_devices.environment(spec)
     if _reuses(spec):
         variables[RECORD_DIR] = {"value": STARTS_MOUNT}
     for user in spec.serving.env:

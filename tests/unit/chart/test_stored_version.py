@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import stored_version
+from stowplan_operator.decide.rollout import template_of
 
 STORED = {dd["metadata"]["name"]: (dd, children) for dd, children in stored_version.deployments()}
 
@@ -17,9 +18,10 @@ def by_kind(manifests: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("name", STORED)
 def test_k11_no_pod_template_differs(name: str) -> None:
-    dd, before = STORED[name]
-    now = by_kind(stored_version.rendered(dd))
-    assert now["Deployment"]["spec"]["template"] == by_kind(before)["Deployment"]["spec"]["template"]
+    dd, stored = STORED[name]
+    before = by_kind(stored)["Deployment"]
+    now = by_kind(stored_version.rendered(dd, template_of(before)))
+    assert now["Deployment"]["spec"]["template"] == before["spec"]["template"]
 
 
 @pytest.mark.parametrize("name", STORED)

@@ -29,6 +29,11 @@ CASES: dict[str, dict[str, Any]] = {
         "resources": {"gpus": 0, "deviceMemory": "40Mi", "cpu": 1, "memory": "2Gi"},
         "model": {"source": "pvc://models/tiny/wan", "dtype": "float32"},
     },
+    "ranks": {
+        "resources": {"gpus": 4, "cpu": 32, "memory": "192Gi"},
+        "parallelism": {"ulysses": 4},
+        "podTemplate": {"spec": {"terminationGracePeriodSeconds": 600}},
+    },
     "everything": {
         "replicas": 3,
         "paused": True,

@@ -1,0 +1,58 @@
+"""What a pod with several devices gets beside one with a single one: shared memory, and how many ranks there are.
+
+A pod of one device gets nothing of this: a difference there would restart every pod that runs.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from stowplan_api.contract import Env
+from stowplan_api.diffusion_deployment import DiffusionDeploymentSpec
+from stowplan_api.quantity import format_quantity
+from stowplan_operator.kinds import Json
+
+SHARED_MEMORY: Final = "/dev/shm"
+HOST_RESERVE_SHARE: Final = 20
+HOST_RESERVE_LEAST: Final = 256 << 20
+"""Host memory that plans leave free where the spec does not say: a twentieth, 256 MiB at least, as the agent has it."""
+A_RANK: Final = 64 << 20
+"""Bytes a rank beside what is pinned: what runtimes give a whole container, for NCCL's buffers and torch's queues."""
+
+
+def shared_memory_bytes(spec: DiffusionDeploymentSpec) -> int:
+    """The bound of /dev/shm: the pod's pinned host budget, `A_RANK` for each rank, and never more than its memory.
+
+    A runtime's own 64 MiB are too few for what ranks hand each other. The one host copy that they share is the most
+    that they could ever want to put there: what may be pinned at all, which is the memory less the host's reserve. It
+    is a bound and takes nothing by itself. What is written there counts against the container's memory limit like any
+    other page, so it is no memory on top, and beyond that limit it could not be filled.
+    """
+    memory, stated = spec.resources.memory, spec.residency.host_reserve
+    reserve = stated if stated is not None else max(memory // HOST_RESERVE_SHARE, HOST_RESERVE_LEAST)
+    return min(memory, max(0, memory - reserve) + spec.ranks * A_RANK)
+
+
+def volumes(spec: DiffusionDeploymentSpec) -> list[Json]:
+    """The volume in memory that ranks share; none for a single one."""
+    if spec.ranks == 1:
+        return []
+    size = format_quantity(shared_memory_bytes(spec))
+    return [{"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": size}}]
+
+
+def mounts(spec: DiffusionDeploymentSpec) -> list[Json]:
+    """Where it is mounted."""
+    return [] if spec.ranks == 1 else [{"name": "shared-memory", "mountPath": SHARED_MEMORY}]
+
+
+def environment(spec: DiffusionDeploymentSpec) -> dict[str, Json]:
+    """How many devices there are, and how they share a request where the spec says so."""
+    if spec.ranks == 1:
+        return {}
+    variables: dict[str, Json] = {Env.GPUS.value: {"value": str(spec.ranks)}}
+    if spec.parallelism is not None:
+        text = json.dumps(spec.parallelism.to_json(), sort_keys=True, separators=(",", ":"))
+        variables[Env.PARALLELISM.value] = {"value": text}
+    return variables
