@@ -21,7 +21,7 @@ from stowplan_agent.accelerators.cuda import CudaAccelerator
 from stowplan_agent.accelerators.emulated import EmulatedAccelerator
 from stowplan_agent.accelerators.staging import Staging
 from stowplan_agent.accelerators.staging_memory import StagingMemory
-from stowplan_agent.weights import admission, component, host_copies
+from stowplan_agent.weights import admission, host_copies, relocation
 from stowplan_agent.weights.hooks import Hooks
 from stowplan_agent.weights.loading.source import UnitSource
 from stowplan_agent.weights.unit import Unit
@@ -34,7 +34,7 @@ STEPS: dict[str, tuple[tuple[Any, str], ...]] = {
     "hooks": ((Hooks, "install"),),
     "openStaging": ((StagingMemory, "__init__"),),
     "fillHostCopies": ((host_copies, "fill_all"),),
-    "loadDevice": ((component, "load_all"),),
+    "loadDevice": ((relocation, "load_all"),),
     "allocate": ((CudaAccelerator, "allocate"), (EmulatedAccelerator, "allocate")),
     "queueFill": ((CudaAccelerator, "fill"), (EmulatedAccelerator, "fill")),
     "waitForBytes": ((CudaAccelerator, "wait"), (EmulatedAccelerator, "wait")),

@@ -234,8 +234,8 @@ def assemble(cards: Cards, _: Figures) -> Figures:
 
     def ahead(index: int, after: Event) -> Event:
         number = index % cards.layers
-        others = [None if one == rank else regions[one][number] for one in range(ranks)]
-        return exchange.assemble(index % SLOTS, cards.nbytes, cards.link.region(shards[number]), others, after=after)
+        everybodys = [one[number] if one else cards.link.region(shards[number]) for one in regions]
+        return exchange.assemble(index % SLOTS, cards.nbytes, everybodys, after=after)
 
     layers = partial(cards.passes_over, ahead, SLOTS)
     layers(1)

@@ -87,8 +87,8 @@ class Streamed:
             number, slot = index % LAYERS, index % SLOTS
             if number in sharded:
                 at = order.index(number)
-                others = [None if one == self.seat.rank else regions[one][at] for one in range(self.seat.ranks)]
-                return exchange.assemble(slot, self.nbytes, self.link.region(shards[number]), others, after=after)
+                all_of_them = [one[at] if one else self.link.region(shards[number]) for one in regions]
+                return exchange.assemble(slot, self.nbytes, all_of_them, after=after)
             host = self.buffers[number]
             return exchange.stream(slot, host.tensor, pinned=host.pinned, after=after)
 

@@ -1,16 +1,19 @@
-"""The other ranks as the weights engine of one of them sees them: slots that all have, one copy of what is the same.
+"""The other ranks as the weights engine of one of them sees them: one copy of what is the same, slots and shards.
 
 This is where the engine, which knows of no ranks, and the store and the peer link, which know of no placements, meet.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from stowplan_agent.accelerators import Accelerator
 from stowplan_agent.ranks.circle import Circle
-from stowplan_agent.ranks.peers import Crossing, PeerLink
+from stowplan_agent.ranks.peers import Crossing, PeerLink, Shards
 from stowplan_agent.ranks.peers.exchange import PIECE_BYTES
+from stowplan_agent.ranks.peers.shards import PATIENCE
 from stowplan_agent.ranks.store import NodeStore
-from stowplan_agent.ranks.store.contents import digest
+from stowplan_agent.ranks.store.contents import digest, digest_of
 from stowplan_agent.weights.ledger import Ledger
 from stowplan_agent.weights.unit import Unit
 
@@ -30,18 +33,39 @@ class Neighbourhood:
         """``link``: None where devices have no access to one another; each rank then fetches everything itself."""
         self._circle = circle
         self._accelerator = accelerator
+        self._ledger = ledger
         self._link = link
         self._piece_bytes = piece_bytes
         self.store = NodeStore(circle, accelerator, ledger, swaps=link is not None)
 
-    def slots(self) -> Crossing | None:
+    def slots(self, shards: Shards | None = None) -> Crossing | None:
         """For a ring that is about to open."""
         if self._link is None:
             return None
-        return Crossing(self._accelerator, self._link, self._circle, piece_bytes=self._piece_bytes)
+        return Crossing(self._accelerator, self._link, self._circle, shards=shards, piece_bytes=self._piece_bytes)
+
+    def shards(self, owner: str) -> Shards | None:
+        """Of a component, none of whose layers is in shards yet."""
+        if self._link is None or self._circle.ranks == 1:
+            return None
+        return Shards(owner, self._accelerator, self._link, self._circle, self._ledger)
+
+    def meet(self, name: str) -> None:
+        """At the start of what all do in step."""
+        self._circle.meet(name)
+
+    def all_do(self, name: str, work: Callable[[], object]) -> None:
+        """Each within the time that filling takes."""
+        self._circle.all_do(name, work, patience=PATIENCE)
 
     def contents(self, unit: Unit) -> str:
-        """By the files that have the bytes; by the bytes where none has; by the rank where they may change."""
-        if unit.identity is None and unit.source is not None and not unit.changes:
-            unit.identity = unit.source.identity() or digest(unit.source)
+        """By the files that have the bytes; by the bytes where none has; by the rank where they may change.
+
+        Of what has neither a source nor a host copy only the rank is known.
+        """
+        if unit.identity is None and not unit.changes:
+            if unit.source is not None:
+                unit.identity = unit.source.identity() or digest(unit.source)
+            elif unit.host is not None:
+                unit.identity = digest_of(unit.views(unit.host.tensor))
         return f"of rank {self._circle.rank}" if unit.changes or unit.identity is None else unit.identity

@@ -13,12 +13,11 @@ from contextlib import ExitStack
 import torch
 
 from stowplan_agent.accelerators import Accelerator
-from stowplan_agent.weights.device_copies import load_all
 from stowplan_agent.weights.entry import Roles, check_entry, roles_of
-from stowplan_agent.weights.host_copies import make_host_copies
 from stowplan_agent.weights.keyed_units import KeyedUnits
 from stowplan_agent.weights.ledger import Ledger
 from stowplan_agent.weights.neighbours import Neighbours
+from stowplan_agent.weights.relocation import Relocation
 from stowplan_agent.weights.ring import Ring
 from stowplan_agent.weights.running_order import RunningOrder
 from stowplan_agent.weights.unit import Unit
@@ -48,7 +47,9 @@ class ManagedComponent(KeyedUnits):
         self._accelerator = accelerator
         self._neighbours = neighbours
         self._ledger = ledger
-        self._roles = Roles((), (), (), frozenset())
+        self._relocation = Relocation(name, module, accelerator, ledger, neighbours)
+        self._sharded = self._relocation.sharded
+        self._roles = Roles((), (), (), (), frozenset())
         self._ring: Ring | None = None
         self.order = RunningOrder()
         self._visitors: list[Unit] = []
@@ -66,20 +67,23 @@ class ManagedComponent(KeyedUnits):
         After an error the component is where it was, byte for byte, and the error is raised: `EntryError` for an entry
         that it cannot have, torch.OutOfMemoryError, what the driver or the reading of a file raises.
         """
-        check_entry(entry, self.lengths(), self.total_bytes(), rank)
+        check_entry(entry, self.lengths(), self.total_bytes(), rank, shards=self._sharded.of_all is not None)
+        roles = roles_of(entry, self.loose, self.groups, rank)
         self.end()
+        self._relocation.meet(roles)
         without_host_copy = [unit for unit in self.units() if unit.host is None]
         try:
-            self._roles = self._go(entry, rank)
+            self._relocation.go(self, roles)
         except BaseException:
             if self.entry is None:
                 for unit in self.units():
                     unit.unsettle()
                 raise
-            self._go(self.entry, rank)
+            self._relocation.go(self, self._roles)
             for unit in without_host_copy:
                 unit.drop_host_copy()
             raise
+        self._roles = roles
         if self.entry is None:
             for unit in self.units():
                 unit.settle()
@@ -87,13 +91,14 @@ class ManagedComponent(KeyedUnits):
 
     def resume(self, entry: ComponentPlacement, rank: int) -> None:
         """After `replace`: go where the entry puts the units that there are now. Raises what the driver raises."""
-        self._roles = self._go(entry, rank)
-        self.entry = entry
+        roles = roles_of(entry, self.loose, self.groups, rank)
+        self._relocation.go(self, roles)
+        self._roles, self.entry = roles, entry
         self.commit()
 
     def commit(self) -> None:
-        """Give back the host copies of weights that stay on the device for good."""
-        for unit in self._roles.permanent:
+        """Give back the host copies of weights that stay on the device, or in shards, for good."""
+        for unit in (*self._roles.permanent, *self._roles.sharded):
             unit.drop_host_copy()
 
     def unpin(self) -> None:
@@ -138,7 +143,10 @@ class ManagedComponent(KeyedUnits):
                 unit.arrive()
             if self._roles.rings:
                 order = self.order.of(called, self)
-                shared = None if self._neighbours is None else self._neighbours.slots()
+                shared = None
+                if self._neighbours is not None:
+                    self._sharded.forget()
+                    shared = self._neighbours.slots(self._sharded.of_all)
                 ring = Ring(self.name, self._roles.rings, self._accelerator, self._ledger, order, shared)
                 ring.open()
                 self._ring = ring
@@ -173,21 +181,6 @@ class ManagedComponent(KeyedUnits):
         """The unit's layer has returned."""
         if self._ring is not None and unit in self._ring:
             self._ring.done(unit)
-
-    def _go(self, entry: ComponentPlacement, rank: int) -> Roles:
-        roles = roles_of(entry, self.loose, self.groups, rank)
-        permanent = set(roles.permanent)
-        leaving = [unit for unit in self.units() if unit not in permanent]
-        # Release before acquiring: the peak of a move is the larger of its two ends.
-        make_host_copies(self.name, leaving, roles.pinned, self._accelerator, self._ledger, self._neighbours)
-        for unit in leaving:
-            unit.release()
-        for wanted in (False, True):  # unlock before locking, for the same reason
-            for unit in self.units():
-                if unit.host is not None and (unit in roles.pinned) is wanted:
-                    unit.host.set_pinned(wanted)
-        load_all(roles.permanent)
-        return roles
 
     def _dismiss(self, unit: Unit) -> None:
         unit.release()

@@ -10,7 +10,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from stowplan_agent.weights.unit import Unit
-from stowplan_api.placement import ComponentPlacement, GroupPlacement, Lifetime, Placement, streamed_layers
+from stowplan_api.placement import (
+    ComponentPlacement,
+    GroupPlacement,
+    Lifetime,
+    Placement,
+    sharded_layers,
+    streamed_layers,
+)
 from stowplan_api.record import Component
 
 Seed = Callable[[Sequence[Component]], Placement]
@@ -35,8 +42,10 @@ class Roles:
     """On the device for good."""
     visiting: tuple[Unit, ...]
     """On the device in the component's own intervals."""
+    sharded: tuple[Unit, ...]
+    """In shards on the devices of all ranks, without empty ones."""
     rings: tuple[tuple[tuple[Unit, ...], int], ...]
-    """For each group its streamed units in running order, without empty ones, and its number of slots."""
+    """For each group its streamed and sharded units in running order, without empty ones, and its number of slots."""
     pinned: frozenset[Unit]
     """Units whose host copy is locked: of an Offload component the first that fit its share, of a group the first that
     it counts, streamed ones before resident ones."""
@@ -48,27 +57,35 @@ def roles_of(entry: ComponentPlacement, loose: Unit, groups: Mapping[str, Sequen
         units = (loose, *(unit for layers in groups.values() for unit in layers))
         share = entry.pinned_bytes[rank] if entry.pinned_bytes else 0
         resident = entry.mode == "Resident"
-        return Roles(units if resident else (), () if resident else units, (), frozenset(_fitting(units, share)))
+        return Roles(units if resident else (), () if resident else units, (), (), frozenset(_fitting(units, share)))
     held: dict[Lifetime, list[Unit]] = {"Permanent": [], "Forward": []}
     held[entry.loose_lifetime or "Permanent"].append(loose)
     placed = {group.name: group for group in entry.groups or ()}
     rings = []
     pinned: list[Unit] = []
+    sharded: list[Unit] = []
     for name, layers in groups.items():
         group = placed[name]
-        indices = set(streamed_layers(len(layers), group.resident_layers, group.policy))
-        streamed = [unit for index, unit in enumerate(layers) if index in indices]
-        resident_units = [unit for index, unit in enumerate(layers) if index not in indices]
+        resident_count, shards = group.resident_layers, group.sharded_layers or 0
+        in_shards = set(sharded_layers(len(layers), resident_count, shards, group.policy))
+        from_host = set(streamed_layers(len(layers), resident_count + shards, group.policy))
+        streamed = [unit for index, unit in enumerate(layers) if index in from_host]
+        passing = [unit for index, unit in enumerate(layers) if index in from_host | in_shards]
+        resident_units = [unit for index, unit in enumerate(layers) if index not in from_host | in_shards]
         held[group.lifetime] += resident_units
-        rings.append((tuple(unit for unit in streamed if unit.nbytes), group.slots))
+        sharded += [unit for index, unit in enumerate(layers) if index in in_shards and unit.nbytes]
+        rings.append((tuple(unit for unit in passing if unit.nbytes), group.slots))
         keeping = streamed + (resident_units if group.lifetime == "Forward" else [])
         pinned += keeping[: group.pinned_layers[rank]]
-    return Roles(tuple(held["Permanent"]), tuple(held["Forward"]), tuple(rings), frozenset(pinned))
+    return Roles(tuple(held["Permanent"]), tuple(held["Forward"]), tuple(sharded), tuple(rings), frozenset(pinned))
 
 
-def check_entry(entry: ComponentPlacement, layers: Mapping[str, int], nbytes: int, rank: int) -> None:
+def check_entry(
+    entry: ComponentPlacement, layers: Mapping[str, int], nbytes: int, rank: int, *, shards: bool = False
+) -> None:
     """Compare an entry with a component's groups (name to number of layers) and bytes, for one rank.
 
+    ``shards``: whether there are other ranks whose devices this rank's has access to.
     Raises `EntryError`: a count out of range is refused, never clamped (PLANNING.md, small print).
     """
     where = f"component {entry.name}"
@@ -81,7 +98,7 @@ def check_entry(entry: ComponentPlacement, layers: Mapping[str, int], nbytes: in
         known = ", ".join(sorted(layers)) or "no groups of layers"
         raise EntryError(f"{where}: the entry has groups {', '.join(sorted(named))}; the component has {known}")
     for group in entry.groups or ():
-        _check_group(f"{where}, group {group.name}", group, layers[group.name], rank)
+        _check_group(f"{where}, group {group.name}", group, layers[group.name], rank, shards=shards)
 
 
 def _fitting(units: Sequence[Unit], share: int) -> Iterator[Unit]:
@@ -92,12 +109,21 @@ def _fitting(units: Sequence[Unit], share: int) -> Iterator[Unit]:
         yield unit
 
 
-def _check_group(where: str, group: GroupPlacement, layers: int, rank: int) -> None:
+def _check_group(where: str, group: GroupPlacement, layers: int, rank: int, *, shards: bool) -> None:
     if group.resident_layers > layers:
         raise EntryError(f"{where}: {group.resident_layers} residentLayers of {layers} layers; give 0 to {layers}")
     if group.sharded_layers:
-        raise EntryError(f"{where}: shardedLayers needs several ranks with peer access; leave it out")
-    keeping = layers if group.lifetime == "Forward" else layers - group.resident_layers
+        most = layers - group.resident_layers
+        if not shards:
+            raise EntryError(f"{where}: shardedLayers needs several ranks with peer access; leave it out")
+        if group.lifetime == "Forward":
+            raise EntryError(f"{where}: shardedLayers are there for good, and the lifetime is Forward; give Permanent")
+        if group.sharded_layers > most:
+            raise EntryError(
+                f"{where}: {group.sharded_layers} shardedLayers beside {group.resident_layers} residentLayers of "
+                f"{layers} layers; give 0 to {most}"
+            )
+    keeping = layers if group.lifetime == "Forward" else layers - group.resident_layers - (group.sharded_layers or 0)
     _check_count(f"{where}: pinnedLayers", group.pinned_layers, rank, keeping)
 
 

@@ -69,7 +69,10 @@ def _make_with_all(owner: str, lacking: Sequence[Unit], pinned: Container[Unit],
 
     try:
         store.fill([(source, kept[unit]) for unit, source in loading], filled)
-        store.read_back([(unit.on_device(), kept[unit]) for unit in lacking if unit.source is None])
+        settled = [unit for unit in lacking if unit.source is None]
+        store.read_back(
+            [(unit.on_device() if unit.shard is None else unit.shard, kept[unit]) for unit in settled],
+        )
         store.settle(copies)
     except BaseException:
         store.abandon(copies)

@@ -67,6 +67,14 @@ class Layout:
         elements = {dtype: buffer.view(dtype) for dtype in {view.dtype for view in self.views}}
         return [view._in(elements[view.dtype]) for view in self.views]
 
+    def stand_ins(self) -> list[torch.Tensor]:
+        """A tensor of each one's geometry without its bytes: one element, not a number, under all of its indices."""
+        ones = [torch.full((view.dtype.itemsize,), 0xFF, dtype=torch.uint8, device="cpu") for view in self.views]
+        return [
+            one.view(view.dtype).as_strided(view.shape, [0] * len(view.shape))
+            for one, view in zip(ones, self.views, strict=True)
+        ]
+
 
 def extent(shape: Sequence[int], stride: Sequence[int]) -> int:
     """Elements from the first to the last that a tensor of this geometry touches, both included."""

@@ -1,13 +1,13 @@
-"""What a component asks of the other ranks that run it, where there are any: slots that all have, and one host copy.
+"""What a component asks of the other ranks that run it, where there are any: a host copy, slots, and shards of all.
 
 The engine does not know who they are or how bytes cross: whoever starts several ranks gives it these
 (`ranks.neighbourhood`). Every call is made by all ranks, in the same order, as they place the same components and run
-the same passes; but for `Neighbours.contents`, they meet in it.
+the same passes; they meet in it, but for `Neighbours.contents` and `ShardsOfAll.read`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -49,6 +49,21 @@ class StoreOfAll(Protocol):
         """Give up what was not settled."""
 
 
+class ShardsOfAll(Protocol):
+    """The layers of one component that lie on the devices of all ranks (`ranks.peers.Shards`)."""
+
+    def __contains__(self, layer: Hashable) -> bool: ...
+
+    def take(self, layers: Mapping[Any, ByteSource], contents: Iterable[str]) -> Mapping[Any, torch.Tensor]:
+        """Put layers there, on every rank or on none; returns this rank's shards."""
+
+    def give_back(self, layers: Iterable[Hashable]) -> None:
+        """Let these layers be there no more."""
+
+    def read(self, layer: Hashable, target: torch.Tensor) -> None:
+        """Write a whole layer to host memory."""
+
+
 class Neighbours(Protocol):
     """The other ranks, as the engine of one of them sees them."""
 
@@ -56,8 +71,17 @@ class Neighbours(Protocol):
     def store(self) -> StoreOfAll:
         """Where host copies are made."""
 
-    def slots(self) -> SlotsOfAll | None:
-        """For a ring that is about to open; None where each rank has slots of its own."""
+    def slots(self, shards: Any = None) -> SlotsOfAll | None:
+        """For a ring that is about to open; None where each rank has slots of its own. ``shards``: of `shards`."""
+
+    def shards(self, owner: str) -> ShardsOfAll | None:
+        """For a component that has none yet; None where devices have no access to one another."""
+
+    def meet(self, name: str) -> None:
+        """Wait until every rank has come to the same point."""
+
+    def all_do(self, name: str, work: Callable[[], object]) -> None:
+        """Do something on every rank: a failure of one is a failure of all."""
 
     def contents(self, unit: Any) -> str:
         """What bytes a unit's host copy has: the same text on ranks whose bytes are the same."""

@@ -2,8 +2,8 @@
 
 Its tensors are views: of the device buffer while it is held there, else of the host copy, else of what the loading
 library made. The tensor objects never change (``tensor.data = view``), so that Parameter identity, references from
-elsewhere and compiled code survive. A unit always has at least one of the three; no tensor is ever empty or on the meta
-device. Every method either does all of what it says or raises with nothing changed.
+elsewhere and compiled code survive. A unit has at least one of the three (in shards it may have none: its tensors are
+not a number then), and no tensor is ever empty or meta. Every method does all that it says or raises, nothing changed.
 """
 
 from __future__ import annotations
@@ -24,12 +24,7 @@ class Unit:
     """The weights of one layer, or the loose ones."""
 
     def __init__(
-        self,
-        owner: str,
-        blocks: Sequence[Block],
-        accelerator: Accelerator,
-        ledger: Ledger,
-        origin: Origin = IN_MEMORY,
+        self, owner: str, blocks: Sequence[Block], accelerator: Accelerator, ledger: Ledger, origin: Origin = IN_MEMORY
     ) -> None:
         """Decides the layout and moves nothing: the tensors stay where they were loaded until a copy is made."""
         self._layout = lay_out(blocks)
@@ -37,6 +32,7 @@ class Unit:
         self.source: UnitSource | None = UnitSource(blocks, origin)
         self.host: HostBuffer | None = None
         self.device: torch.Tensor | None = None
+        self.shard: torch.Tensor | None = None  # this rank's, while the ranks have the unit in shards
         self.identity: str | None = None  # which bytes its weights are, where that is known (`UnitSource.identity`)
         self._owner = owner
         self._accelerator = accelerator
@@ -113,10 +109,7 @@ class Unit:
 
     def read_back(self, buffer: HostBuffer) -> None:
         """Write the device's bytes into a host buffer, for `keep`."""
-        assert self.device is not None, "only a unit on the device is read back"
-        self.arrive()
-        self._buffers.absorb(self._memory)
-        self._accelerator.read_back(buffer.tensor, self.device)
+        self._accelerator.read_back(buffer.tensor, self.on_device())
 
     def keep(self, buffer: HostBuffer) -> None:
         """A host buffer has the unit's bytes now: it is the host copy from here on."""
@@ -128,18 +121,20 @@ class Unit:
             self._buffers.note()
 
     def drop_host_copy(self) -> None:
-        """Give the host copy back; only for a unit that stays on the device."""
-        if self.host is None or self.device is None:
+        """Give the host copy back; only for a unit that stays on the device, or in shards."""
+        if self.host is None or (self.device is None and self.shard is None):
             return
         self.arrive()
         self.host.drop()
         self.host, self._host_views = None, []
+        self._stand_in()
 
     def settle(self) -> None:
         """The unit is where it was to be loaded: let go of the files and the memory that it came from."""
         if self.source is not None and self.identity is None:
             self.identity = self.source.identity()
         self.source, self._loaded_views = None, [] if self.nbytes else self._loaded_views
+        self._stand_in()
 
     def unsettle(self) -> None:
         """Go back to what the loading library made, as if nothing had been loaded: only before `settle`."""
@@ -182,6 +177,11 @@ class Unit:
     def unbind(self) -> None:
         """Make the tensors views of what there is off the device again."""
         self.bind(self._host_views if self.host is not None else self._loaded_views)
+
+    def _stand_in(self) -> None:
+        if self.shard is not None and self.host is None:
+            self._loaded_views = self._layout.stand_ins()
+            self.unbind()
 
     @property
     def _memory(self) -> torch.Tensor | None:

@@ -53,8 +53,9 @@ class Rank:
         for at, buffer in zip((0, 1, 4, 5), [*shared, *own], strict=True):
             buffer.set_pinned(at != 5)
             self.units[at].keep(buffer)
-        layers = {self.units[at]: sources[at] for at in (2, 3)}
-        return Shards("denoiser", layers, self.accelerator, self.link, self.circle)
+        shards = Shards("denoiser", self.accelerator, self.link, self.circle, self.ledger)
+        shards.take({self.units[at]: sources[at] for at in (2, 3)})
+        return shards
 
     def run(self, passes: int) -> list[bool]:
         shards = self.load()
@@ -62,7 +63,7 @@ class Rank:
             self.accelerator,
             self.link,
             self.circle,
-            shards={self.units[at]: shards for at in (2, 3)},
+            shards=shards,
             piece_bytes=5000,
         )
         slots = crossing.open("denoiser", [self.units[0].nbytes] * SLOTS)
@@ -77,7 +78,7 @@ class Rank:
                 free[at % SLOTS] = self.accelerator.record()
         crossing.close()
         crossing.close()
-        shards.close()
+        shards.give_back([self.units[at] for at in (2, 3)])
         return right
 
 

@@ -130,9 +130,8 @@ def test_a_sharded_layer_is_put_together_without_the_host(ranks: int) -> None:
         regions = member.link.introduce("shards", shards)
         right = []
         for index in range(6):
-            others = [None if peer == rank else regions[peer][index % 3] for peer in range(ranks)]
-            region = member.link.region(shards[index % 3])
-            member.accelerator.wait(exchange.assemble(index % 2, LAYER, region, others, after=None))
+            everybodys = [one[index % 3] if one else member.link.region(shards[index % 3]) for one in regions]
+            member.accelerator.wait(exchange.assemble(index % 2, LAYER, everybodys, after=None))
             right.append(torch.equal(slots[index % 2], layer(index % 3)))
         member.link.part("shards", regions)
         exchange.close()
@@ -157,8 +156,8 @@ def test_a_streamed_layer_is_not_overwritten_while_a_peer_still_takes_it() -> No
         streamed = exchange.stream(0, layer(1), pinned=True, after=None)
         member.accelerator.wait(streamed)
         right = torch.equal(slots[0], layer(1))
-        others = [None if peer == rank else regions[peer][0] for peer in range(2)]
-        member.accelerator.wait(exchange.assemble(0, LAYER, member.link.region(shard), others, after=None))
+        everybodys = [one[0] if one else member.link.region(shard) for one in regions]
+        member.accelerator.wait(exchange.assemble(0, LAYER, everybodys, after=None))
         right = right and torch.equal(slots[0], layer(5))
         member.link.part("shards", regions)
         exchange.close()

@@ -13,6 +13,7 @@ from stowplan_agent.ranks.errors import RanksError
 from stowplan_agent.ranks.peers import Shards, give_back_slots, take_slots
 from stowplan_agent.ranks.peers.emulated import EmulatedPeerLink
 from stowplan_agent.ranks.shares import share
+from stowplan_agent.weights.ledger import Ledger, Tier
 
 LAYER = 100_000
 
@@ -40,6 +41,8 @@ class Rank:
         self.circle = circle
         self.accelerator = EmulatedAccelerator(EmulatedCard(capacity_bytes=capacity))
         self.link = EmulatedPeerLink(self.accelerator, circle, board)
+        self.ledger = Ledger()
+        self.shards = Shards("denoiser", self.accelerator, self.link, circle, self.ledger)
 
     @property
     def held(self) -> int:
@@ -59,19 +62,29 @@ def test_layers_in_shards_are_whole_when_they_run_and_each_rank_has_read_its_sha
     def run(rank: int) -> tuple[list[bool], int, int]:
         member = members[rank]
         layers = {f"layer {number}": Numbers(number, LAYER + 1000 * number) for number in range(4)}
-        shards = Shards("denoiser", layers, member.accelerator, member.link, member.circle)
+        shards = member.shards
+        shards.take(dict(list(layers.items())[:1]), ["first"])
+        shards.take(dict(list(layers.items())[1:]), ["others"])
         exchange, slots = take_slots("ring", [LAYER + 3000] * 2, member.accelerator, member.link, member.circle)
         right = []
         for index, (key, source) in enumerate([*layers.items(), *layers.items()]):
             member.accelerator.wait(shards.assemble(key, exchange, index % 2, after=None))
             right.append(torch.equal(slots[index % 2][: source.nbytes], source.all))
-        held = shards.device_bytes
+        held = member.ledger.total(Tier.DEVICE)
         give_back_slots(exchange, slots, member.link)
-        shards.close()
+        whole = torch.empty(LAYER + 2000, dtype=torch.uint8)
+        if rank == 1:  # nobody else need know
+            shards.read("layer 2", whole)
+            right.append(torch.equal(whole, layers["layer 2"].all))
+        shards.give_back(["layer 1", "layer 3"])
+        assert ["layer 0" in shards, "layer 1" in shards] == [True, False]
+        shards.give_back(["layer 0", "layer 2"])
+        assert member.ledger.total(Tier.DEVICE) == 0
         return right, held, sum(source.read_bytes for source in layers.values())
 
     own = [sum(share(LAYER + 1000 * number, ranks, rank).nbytes for number in range(4)) for rank in range(ranks)]
-    assert together(ranks, run) == [([True] * 8, nbytes, nbytes) for nbytes in own]
+    expected = [([True] * (9 if rank == 1 else 8), nbytes, nbytes) for rank, nbytes in enumerate(own)]
+    assert together(ranks, run) == expected
     assert [member.held for member in members] == [0] * ranks
 
 
@@ -84,8 +97,7 @@ def test_a_full_card_fails_all_ranks_and_none_holds_anything() -> None:
 
     def shards(rank: int) -> object:
         member = members[rank]
-        layers = {number: Numbers(number, 1 << 20) for number in range(4)}
-        return Shards("denoiser", layers, member.accelerator, member.link, member.circle)
+        return member.shards.take({number: Numbers(number, 1 << 20) for number in range(4)})
 
     for what, name in ((slots, "slots of ring"), (shards, "shards of denoiser")):
         found = together(2, what)
@@ -100,12 +112,21 @@ def test_a_file_that_one_rank_cannot_read_fails_all_ranks_and_none_holds_anythin
 
     def run(rank: int) -> object:
         member = members[rank]
-        layers = {0: Numbers(0), 1: Broken(1) if rank == 0 else Numbers(1)}
-        return Shards("denoiser", layers, member.accelerator, member.link, member.circle)
+        return member.shards.take({0: Numbers(0), 1: Broken(1) if rank == 0 else Numbers(1)})
 
     found = together(2, run)
     assert isinstance(found[0], OSError)
     assert str(found[1]) == (
-        "rank 0 could not load the shards of denoiser: layer.safetensors: the file ends before byte 7"
+        "rank 0 could not fill the shards of denoiser: layer.safetensors: the file ends before byte 7"
+    )
+    assert [member.held for member in members] == [0, 0]
+
+
+def test_layers_that_are_not_the_same_on_all_ranks_are_refused_before_memory_is_taken() -> None:
+    members = crew(2)
+    found = together(2, lambda rank: members[rank].shards.take({0: Numbers(0)}, [f"of rank {rank}"]))
+    assert str(found[0]) == (
+        "denoiser: the layers of rank 1 are not those of rank 0, so they cannot lie in shards; load the same weights "
+        "on every rank, or leave shardedLayers out"
     )
     assert [member.held for member in members] == [0, 0]

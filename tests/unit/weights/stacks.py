@@ -107,10 +107,17 @@ def layerwise(
     policy: Policy = "Strided",
     slots: int = 2,
     pinned: int = 0,
+    sharded: int | None = None,
 ) -> ComponentPlacement:
     groups = tuple(
         GroupPlacement(
-            name=group, resident_layers=count, policy=policy, lifetime=lifetime, slots=slots, pinned_layers=(pinned,)
+            name=group,
+            resident_layers=count,
+            policy=policy,
+            lifetime=lifetime,
+            slots=slots,
+            pinned_layers=(pinned,),
+            sharded_layers=sharded,
         )
         for group, count in kept.items()
     )

@@ -12,7 +12,7 @@ sys.path.append(str(Path(__file__).parents[3] / "benchmarks"))
 
 import load_breakdown
 from load_breakdown import Breakdown
-from stowplan_agent.weights import WeightsEngine, component
+from stowplan_agent.weights import WeightsEngine, relocation
 from stowplan_api.placement import Placement
 from unit.weights.stacks import Stack, emulated_card, resident
 
@@ -23,7 +23,7 @@ def test_a_load_is_as_long_as_its_parts() -> None:
     with emulated_card() as card, torch.no_grad():
         expected, engine = stack(x), WeightsEngine(card)
         with breakdown.watching():
-            assert component.load_all is not before["loadDevice"][0]
+            assert relocation.load_all is not before["loadDevice"][0]
             begun = time.monotonic()
             engine.adopt({"part": stack}, lambda _: Placement(components=(resident(),)))
             card.synchronize()

@@ -4,7 +4,8 @@ from stowplan_agent.ranks.peers.crossing import Crossing
 from stowplan_agent.ranks.peers.exchange import Exchange
 from stowplan_agent.ranks.peers.interface import PeerLink, PeerRegion
 from stowplan_agent.ranks.peers.measurement import measure_peer_rate
-from stowplan_agent.ranks.peers.shared_slots import Shards, give_back_slots, take_slots
+from stowplan_agent.ranks.peers.shards import Shards
+from stowplan_agent.ranks.peers.shared_slots import give_back_slots, take_slots
 
 __all__ = [
     "Crossing",

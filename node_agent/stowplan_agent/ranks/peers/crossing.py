@@ -7,7 +7,7 @@ this rank's own affair, over its own link alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import torch
@@ -16,7 +16,8 @@ from stowplan_agent.accelerators import Accelerator, Event
 from stowplan_agent.ranks.circle import Circle
 from stowplan_agent.ranks.peers.exchange import PIECE_BYTES, Exchange
 from stowplan_agent.ranks.peers.interface import PeerLink
-from stowplan_agent.ranks.peers.shared_slots import Shards, give_back_slots, take_slots
+from stowplan_agent.ranks.peers.shards import Shards
+from stowplan_agent.ranks.peers.shared_slots import give_back_slots, take_slots
 from stowplan_agent.ranks.store import SharedBuffer
 
 
@@ -41,14 +42,14 @@ class Crossing:
         link: PeerLink,
         circle: Circle,
         *,
-        shards: Mapping[Layer, Shards] | None = None,
+        shards: Shards | None = None,
         piece_bytes: int = PIECE_BYTES,
     ) -> None:
-        """``shards``: where the layers are that lie on the cards; the layer itself is its key there."""
+        """``shards``: of the layers that lie on the cards; the layer itself is its key there."""
         self._accelerator = accelerator
         self._link = link
         self._circle = circle
-        self._shards = shards or {}
+        self._shards = shards
         self._piece_bytes = piece_bytes
         self._slots: list[torch.Tensor] = []
         self._exchange: Exchange | None = None
@@ -63,8 +64,8 @@ class Crossing:
     def bring(self, slot: int, layer: Layer, after: Event | None) -> Event:
         """Queue a layer into a slot, not before ``after``; every rank brings the same layers in the same order."""
         assert self._exchange is not None, "a ring brings layers while it is open"
-        if (shards := self._shards.get(layer)) is not None:
-            return shards.assemble(layer, self._exchange, slot, after=after)
+        if self._shards is not None and layer in self._shards:
+            return self._shards.assemble(layer, self._exchange, slot, after=after)
         host = layer.host
         if isinstance(host, SharedBuffer):
             return self._exchange.stream(slot, host.tensor, pinned=host.pinned, after=after)

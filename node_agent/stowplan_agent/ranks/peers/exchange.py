@@ -82,19 +82,16 @@ class Exchange:
         """
         return self._ends(slot, copy(self._slots[slot], self._free(slot, after)))
 
-    def assemble(
-        self, slot: int, nbytes: int, own: PeerRegion, shards: Sequence[PeerRegion | None], *, after: Event | None
-    ) -> Event:
+    def assemble(self, slot: int, nbytes: int, shards: Sequence[PeerRegion], *, after: Event | None) -> Event:
         """Queue a sharded layer of ``nbytes`` into a slot; returns the event at which it is whole.
 
-        ``own`` is this rank's shard as a region of itself, ``shards`` those of all ranks, by rank, its own left out.
+        ``shards``: every rank's, by rank; this rank's own as a region of itself.
         """
         parts, buffer = shares(nbytes, self._link.ranks), self._slots[slot]
         free = self._free(slot, after)
-        for peer in (self._link.rank, *self._others()):
-            source = own if peer == self._link.rank else shards[peer]
-            if parts[peer].nbytes and source is not None:
-                self._link.pull(buffer[parts[peer].part], source, 0, turn=0, after=free)
+        for rank in (self._link.rank, *self._others()):
+            if parts[rank].nbytes:
+                self._link.pull(buffer[parts[rank].part], shards[rank], 0, turn=0, after=free)
         return self._ends(slot, self._link.swapped(0, free))
 
     def _free(self, slot: int, after: Event | None) -> Event:

@@ -108,7 +108,7 @@ class PeerLink(ABC):
 
     @abstractmethod
     def pull(self, destination: torch.Tensor, source: PeerRegion, start: int, *, turn: int, after: Event) -> None:
-        """Queue a copy of ``destination.nbytes`` bytes from ``start`` of a peer's buffer.
+        """Queue a copy of ``destination.nbytes`` bytes from ``start`` of a buffer, to this device or to host memory.
 
         Not before ``after``, nor before that peer has fetched ``turn``; 0 for bytes that are there for good.
         """

@@ -74,12 +74,16 @@ class NodeStore:
         self._all_do("fill the host store", lambda: fill_all(parts, filled))
 
     def read_back(self, jobs: Sequence[tuple[torch.Tensor, Buffer]]) -> None:
-        """Fill buffers of `take` from what lies whole on every rank's device, each rank its share. All ranks meet."""
+        """Fill buffers of `take` from what lies on every rank's device, each rank its share. All ranks meet.
+
+        A layer lies there whole, or the rank's share of it alone.
+        """
 
         def read() -> None:
             for device, buffer in jobs:
-                own = _part(device.nbytes, buffer)
-                self._accelerator.read_back(buffer.tensor[own.part], device[own.part])
+                own = _part(buffer.tensor.nbytes, buffer)
+                lies_whole = device.nbytes == buffer.tensor.nbytes
+                self._accelerator.read_back(buffer.tensor[own.part], device[own.part] if lies_whole else device)
 
         self._all_do("read layers back", read)
 
