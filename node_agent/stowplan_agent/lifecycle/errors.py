@@ -5,6 +5,11 @@ from __future__ import annotations
 from stowplan_api.contract import PlacementReason
 
 
+def in_words(error: BaseException) -> str:
+    """What an error that nobody foresaw says, and what was noted of it on its way."""
+    return "; ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
+
+
 class StartError(RuntimeError):
     """A phase cannot go on. The message names the thing, the limit and the way out."""
 

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable
 from typing import Final
 
-from stowplan_agent.lifecycle.errors import RollbackFailed, StartError
+from stowplan_agent.lifecycle.errors import RollbackFailed, StartError, in_words
 from stowplan_agent.lifecycle.interruption import Interruptions
 from stowplan_agent.lifecycle.phase_work import PhaseWork
 from stowplan_agent.lifecycle.phases import ENDS, Outcome, next_phase
@@ -134,7 +134,7 @@ class Startup:
             # As text: whoever keeps a log's record would keep the traceback, and with it the request's tensors.
             _log.error("phase %s failed\n%s", phase, traceback.format_exc().rstrip())
             reason = PlacementReason.VALIDATION_FAILED if phase == "Validate" else PlacementReason.FAILED
-            failure = StartError(reason, f"{phase}: {type(error).__name__}: {error}")
+            failure = StartError(reason, f"{phase}: {in_words(error)}")
         finally:
             self._progress.end(phase)
         self._fail(phase, failure)

@@ -5,7 +5,8 @@ It does not know why it is asked. `WeightsEngine` is the whole surface; everythi
 - What moves: `layout` (where tensors lie in a buffer), `buffers`, `unit` (what moves as one), `keyed_units`,
   `component` (all units and the entry they follow), `fixed` (what must not be moved), `entry` (what an entry means).
 - Taking over: `adoption` (which tensor belongs to which unit), `managers`, `loading`.
-- While it runs: `hooks`, `calls`, `timeline`, `ring`, `slots`, `running_order`, `observer`; `neighbours`: other ranks.
+- While it runs: `hooks`, `calls`, `bypassed`, `timeline`, `ring`, `slots`, `running_order`, `observer`; `neighbours`:
+  other ranks.
 - Host memory and accounts: `host`, `host_copies`, `locking`, `ledger`, `audit`.
 - Changing weights: `rewriting`.
 """

@@ -6,6 +6,7 @@ last expected call, or at the latest when another begins or the request ends.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import wraps
@@ -13,6 +14,7 @@ from typing import Final, ParamSpec, TypeVar
 
 import torch
 
+from stowplan_agent.weights.bypassed import explain
 from stowplan_agent.weights.component import ManagedComponent
 from stowplan_agent.weights.observer import Observer
 from stowplan_agent.weights.rewriting.headroom import RewriteError
@@ -103,6 +105,8 @@ class Calls:
         if any(name == component for name, _ in self._calls):
             return
         managed = self._components[component]
+        if managed.streams:
+            explain(sys.exception(), component)
         managed.order.leave()
         if self._calls:
             managed.end()

@@ -46,7 +46,8 @@ class Hooks:
         self._device = device
         self._handles: list[Any] = []
         self._layers: dict[tuple[str, int], tuple[torch.nn.Module, tuple[Any, Any]]] = {}
-        self._wrapped: dict[str, Any] = {}
+        self._wrapped: dict[str, tuple[Any, Any]] = {}
+        """For each wrapped method our wrapper, and what the instance had before: None where it was the class's."""
 
     def install(self, lengths: Mapping[str, int]) -> None:
         """Hear of the component's entries, and of every layer of groups of these lengths. All of them, or none."""
@@ -97,10 +98,12 @@ class Hooks:
         self._layers[group, index] = layer, (first, layer.register_forward_hook(ends, always_call=True))
 
     def remove(self) -> None:
-        """Take everything off: the module is as it was."""
+        """Take everything off: the module is as it was, but for what others have put around it since."""
         for handle in [*self._handles, *(handle for _, handles in self._layers.values() for handle in handles)]:
             handle.remove()
-        for method, before in self._wrapped.items():
+        for method, (entry, before) in self._wrapped.items():
+            if self._module.__dict__.get(method) is not entry:
+                continue  # theirs may call ours, which does nothing from now on
             if before is None:
                 del self._module.__dict__[method]
             else:
@@ -118,6 +121,8 @@ class Hooks:
     def _wrap(self, method: str, original: Callable[..., Any]) -> None:
         @functools.wraps(original)
         def entry(*args: Any, **kwargs: Any) -> Any:
+            if method not in self._wrapped:  # taken off, and still called by what somebody put around it
+                return original(*args, **kwargs)
             try:
                 self._listener.enter(self._component, method)
                 args, kwargs = self._moved((args, kwargs))
@@ -125,7 +130,7 @@ class Hooks:
             finally:
                 self._listener.leave(self._component, method)
 
-        self._wrapped[method] = self._module.__dict__.get(method)  # someone else's wrapper, if any, comes back
+        self._wrapped[method] = entry, self._module.__dict__.get(method)  # someone else's, if any, comes back
         self._module.__dict__[method] = entry
 
     def _moved(self, inputs: Any) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from stowplan_agent.lifecycle.errors import StartError
+from stowplan_agent.lifecycle.errors import StartError, in_words
 from stowplan_agent.lifecycle.facts import summary
 from stowplan_agent.lifecycle.heaviest import Step
 from stowplan_agent.lifecycle.measuring import machine_now
@@ -178,7 +178,7 @@ class WarmStart:
         except StartError as error:
             return StartError(error.reason, str(error))
         except Exception as error:  # nobody vouches for what a file says, nor for what comes of it
-            return StartError(PlacementReason.VALIDATION_FAILED, f"{type(error).__name__}: {error}")
+            return StartError(PlacementReason.VALIDATION_FAILED, in_words(error))
         return StartError(PlacementReason.RESIDENCY_DISABLED, THROWN) if self._switch.thrown else None
 
     def _give_up(self, reason: str) -> None:
