@@ -121,7 +121,7 @@ class PlacementReason(StrEnum):
     RESIDENCY_DISABLED = "ResidencyDisabled"
     """Applied=False: the agent's environment disables the adjustment."""
     SHARED_DEVICE = "SharedDevice"
-    """Calibrated=False: a time-sliced or MPS device without a stated device memory."""
+    """Calibrated=False: a device that others use too, by MPS or by what they hold, and no device memory is stated."""
     MODEL_INVALID = "ModelInvalid"
     """Calibrated=False: the checkpoint cannot be read or loaded; the message names the file."""
     SPEC_INVALID = "SpecInvalid"

@@ -41,11 +41,12 @@ class CudaAccelerator(Accelerator):
         if index >= torch.cuda.device_count():
             raise AcceleratorError(f"there is no GPU {index}: torch sees {torch.cuda.device_count()} here; add one")
         self.device = torch.device("cuda", index)
-        torch.cuda.set_device(self.device)
-        torch.cuda.synchronize(self.device)
         properties = torch.cuda.get_device_properties(self.device)
         self.product = str(properties.name)
+        # Before there is a context of ours, so that what is in use is in use by others.
         self.facts = cuda_facts(properties)
+        torch.cuda.set_device(self.device)
+        torch.cuda.synchronize(self.device)
         self.memory = CudaMemory(self.device, ceiling_bytes=ceiling_bytes)
         self._stream = CudaCopyStream(self.device)
         self._new_staging()

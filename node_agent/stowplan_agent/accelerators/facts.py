@@ -25,7 +25,7 @@ class DeviceFacts:
     driver: str | None = None
     memory_bytes: int | None = None
     used_bytes: int | None = None
-    """By all processes on the card."""
+    """By all processes on the card. An accelerator's own facts are of before it held anything."""
     pcie_generation: int | None = None
     """Now: an idle card may have stepped down."""
     pcie_generation_max: int | None = None

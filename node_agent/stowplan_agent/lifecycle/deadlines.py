@@ -2,8 +2,8 @@
 
 A deadline is there to turn a start that hangs into one that says so: it is an upper bound and never an estimate. What
 is read is bounded by a rate that slow storage still reaches. What is computed is bounded by what the warm-up took on
-this very card, once there was one; before it, by a rate for the slowest of them. The operator has a deadline of its own for
-the whole rollout, by what requests took that were proven.
+this very card, once there was one; before it, by a rate for the slowest of them. The operator has a deadline of its own
+for the whole rollout, by what requests took that were proven.
 """
 
 from __future__ import annotations

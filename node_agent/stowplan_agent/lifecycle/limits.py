@@ -13,6 +13,7 @@ from stowplan_agent.accelerators import Accelerator
 from stowplan_agent.calibration import Machine
 from stowplan_agent.lifecycle.errors import StartError
 from stowplan_agent.lifecycle.settings import StartSettings
+from stowplan_agent.lifecycle.shared_device import refuse_shared
 from stowplan_agent.lifecycle.shortfall import Shortfall
 from stowplan_agent.planning.limits import GIB, LEAST_RESERVE, MEASURED_DIVISOR
 from stowplan_api.contract import PlacementReason
@@ -71,7 +72,10 @@ def _is_host_memory(accelerator: Accelerator) -> bool:
 
 
 def read_machine(settings: StartSettings, accelerator: Accelerator, found: inventory.Inventory) -> Machine:
-    """The limits of this pod. Raises `InventoryError` where no placement can fit them, before anything is loaded."""
+    """The limits of this pod. Raises `InventoryError` where no placement can fit them, before anything is loaded, and
+    `StartError` where the device is shared and the spec does not say how much of it this pod may take.
+    """
+    refuse_shared(settings.spec, accelerator.facts, settings.environment)
     host = read_host(settings)
     capacity, outside = accelerator.capacity_bytes(), accelerator.outside_bytes()
     inventory.check_need(

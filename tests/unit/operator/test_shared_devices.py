@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from decisions import conditions, decided, running
-from observations import SETTINGS, deployment_of_user, placement, pod, snapshot
+from observations import SETTINGS, condition, deployment_of_user, placement, pod, snapshot
 
 from stowplan_operator.decide.rollout import rollout
 from stowplan_operator.decide.trouble import trouble
@@ -105,3 +105,15 @@ def test_a_pod_that_no_node_takes_for_it_says_what_to_state(said: str, hint: boo
     assert found is not None
     assert said in found.message
     assert ("spec.resources.deviceMemory" in found.message) is hint
+
+
+def test_a_share_that_only_the_agent_can_see_is_told_in_its_words() -> None:
+    dd = deployment_of_user()
+    sentence = "another process holds 9 GiB of NVIDIA L4; state spec.resources.deviceMemory"
+    refused = placement(
+        phase="Failed", validated="False", conditions=(condition("Calibrated", "False", "SharedDevice", sentence),)
+    )
+    said = conditions(decided(*running(dd, pod(dd, ready=False, gate="False"), refused)))
+    assert said["Ready"][:2] == ("False", "PlacementFailed")
+    assert said["Ready"][2].startswith(sentence)
+    assert said["Stalled"][0] == "True"
