@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 
@@ -10,9 +11,12 @@ from stowplan_agent.planning.frame import Frame
 from stowplan_agent.planning.openpins import open_points
 from stowplan_agent.planning.pricing import ShapePricer
 from stowplan_agent.planning.rows import LOCKED, Rows, joined
-from stowplan_agent.planning.table import Floats, Ints
+from stowplan_agent.planning.table import TWO_PLACES, Floats, Ints
 from stowplan_agent.planning.visits import Visits
 from stowplan_agent.planning.whole import WholeEntries
+
+MOST_OPEN: Final = 1_000
+"""Shapes of a component up to which the pins of all of them are opened, with layers of a group in three places too."""
 
 
 class ShapedEntries(WholeEntries):
@@ -31,6 +35,18 @@ class ShapedEntries(WholeEntries):
         """Bounds of the seconds of all shapes, pinned whole."""
         self.listed += len(self.pricer.table)
         return self._average(np.maximum.reduce([self.pricer.whole(link) for link in range(len(self.visits.links))]))
+
+    @cached_property
+    def opening(self) -> Ints:
+        """The shapes whose pins are opened where pins are scarce: of very many with peers, only those that have layers
+        of a group in two places, and the leanest. Three places at once gain no more than the rest of a layer."""
+        table = self.pricer.table
+        if len(table) <= MOST_OPEN or not bool(table.crowded.any()):
+            return np.arange(len(table))
+        self.left_out.add(TWO_PLACES.format(component=self.component.name))
+        kept = ~table.crowded
+        kept[self.pricer.leanest] = True
+        return np.flatnonzero(kept)
 
     def _half_open(self, shapes: Ints) -> Rows:
         """Rows that no pins of their shapes improve on."""

@@ -14,6 +14,7 @@ from stowplan_agent.planning.bounded import TOLERANCE
 from stowplan_agent.planning.branches import Branches, Searched
 from stowplan_agent.planning.choice import best_of
 from stowplan_agent.planning.limits import GIB
+from stowplan_agent.planning.links import have_peers
 from stowplan_agent.planning.moves import moves
 from stowplan_agent.planning.price import cost
 from stowplan_agent.planning.reachable import reachable
@@ -28,6 +29,9 @@ SOLVER: Final = "Lagrangian bounds, exhaustive over what they leave"
 SPACE: Final = (
     "every placement that there is: Resident; Offload with and without prefetch, any pinned bytes of each rank; "
     "Layerwise with any resident count, policy, lifetimes, 2 or 3 slots and pinned layers of each rank"
+)
+PEERS: Final = (
+    "; and any number of layers sharded over the ranks; all ranks pin alike, for with peers they copy at one pace"
 )
 LEAST_SECONDS: Final = 1e-9
 """Times closer than this are equal whatever their size: a byte takes no less to copy."""
@@ -79,7 +83,7 @@ def _proof(setting: Setting) -> dict[str, Any]:
     reasons = sorted({reason for space in setting.spaces for reason in space.left_out})
     return {
         "solver": SOLVER,
-        "space": SPACE,
+        "space": SPACE + PEERS if have_peers(setting.record) else SPACE,
         "leftOut": reasons,
         "options": {
             space.component.name: {"bounded": space.listed, "priced": space.pricer.simulated}

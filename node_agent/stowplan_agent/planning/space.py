@@ -100,7 +100,7 @@ class Space(ShapedEntries):
             return [self._coarse[scarce]]
         if not self._layered:
             return [self.whole()]
-        shapes = np.arange(len(self.pricer.table))
+        shapes = self.opening if scarce else np.arange(len(self.pricer.table))
         if not self.visits.stays:
             none = np.zeros((len(shapes), len(self.pricer.table.groups), len(self.visits.links)), dtype=np.int64)
             return [self.whole(), self._rows(shapes, none)]

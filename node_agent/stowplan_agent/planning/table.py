@@ -8,7 +8,7 @@ their numbers alone (`pricing` prices what is left).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import product
 from math import prod
 from typing import Final
@@ -26,6 +26,8 @@ MOST_STREAMS: Final = 20_000
 """Ways to stream a component (before pins and lifetimes) up to which all of them are in the table."""
 
 
+TWO_PLACES: Final = "layers of each group of {component} are in two of the three places at most"
+"""What is left out where resident, sharded and streamed layers of one group together are too many ways."""
 TABLES: Final = 16
 """Tables that are kept for the next plan of the same model."""
 
@@ -66,6 +68,14 @@ class ShapeTable:
         each = np.array([float(self.component.loose_bytes) * loose for loose, _ in self.lifetimes])
         return each[self.life[shapes]]
 
+    @cached_property
+    def crowded(self) -> Bools:
+        """Whether a shape has layers of one group in all three places."""
+        crowded: Bools = np.zeros(len(self.ways), dtype=np.bool_)
+        for index, table in enumerate(self.groups):
+            crowded |= table.in_three[self.ways[:, index]]
+        return crowded[self.kind]
+
     def streams(self, shape: int) -> tuple[Stream, ...]:
         """How each group is streamed in one shape."""
         return tuple(table.streams[way] for table, way in zip(self.groups, self.ways[self.kind[shape]], strict=True))
@@ -78,7 +88,7 @@ class ShapeTable:
     def _ways(self) -> Ints:
         kept = [np.arange(len(table.streams)) for table in self.groups]
         if self.ranks > 1 and prod(map(len, kept)) > MOST_STREAMS:
-            self.left_out += (f"layers of each group of {self.component.name} are in two of the three places at most",)
+            self.left_out += (TWO_PLACES.format(component=self.component.name),)
             kept = [np.flatnonzero(~table.in_three) for table in self.groups]
         ways: Ints = np.stack(np.meshgrid(*kept, indexing="ij"), axis=-1).reshape(-1, len(self.groups))
         if len(ways) <= MOST_STREAMS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stowplan_agent.planning.violations import interval_name
@@ -99,7 +100,7 @@ def in_words(component: Component, entry: ComponentPlacement, *, fully: bool = F
     if entry.mode == "Resident":
         return f"Resident: all {for_people(component.total_bytes())} always on the device"
     if entry.mode == "Offload":
-        pins = ", ".join(for_people(pinned) for pinned in entry.pinned_bytes or ()) or "nothing"
+        pins = _of_ranks([for_people(pinned) for pinned in entry.pinned_bytes or ()], ", ") or "nothing"
         early = ", from the interval before" if entry.prefetch else ""
         return f"Offload: {for_people(component.total_bytes())} brought in to run{early}, {pins} of it pinned"
     groups = {group.name: len(group.layer_bytes) for group in component.groups}
@@ -113,8 +114,18 @@ def _group_in_words(group: GroupPlacement, layers: int, *, fully: bool) -> str:
     kept = "for good" if group.lifetime == "Permanent" else "while it runs"
     words = f"{group.resident_layers} of {layers} {group.name} resident"
     words += f" {kept}" if group.resident_layers else ""
+    if group.sharded_layers:
+        streamed = layers - group.resident_layers - group.sharded_layers
+        words += f"{',' if streamed else ' and'} {group.sharded_layers} sharded over {len(group.pinned_layers)} ranks"
+        words += f" and {streamed} streamed" if streamed else ""
     if not fully:
         return words
     spread = "spread evenly, " if group.policy == "Strided" else "the first ones, "
-    pins = " and ".join(str(count) for count in group.pinned_layers) or "none"
-    return f"{words} ({spread if 0 < group.resident_layers < layers else ''}{group.slots} slots, {pins} pinned)"
+    pins = _of_ranks([str(count) for count in group.pinned_layers], " and ") or "none"
+    kept_in = (group.resident_layers, group.sharded_layers or 0)
+    return f"{words} ({spread if max(kept_in) < layers and any(kept_in) else ''}{group.slots} slots, {pins} pinned)"
+
+
+def _of_ranks(each: Sequence[str], between: str) -> str:
+    """What each rank has; once, where all have the same."""
+    return between.join(each[:1] if len(set(each)) == 1 else each)

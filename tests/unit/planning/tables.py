@@ -70,7 +70,7 @@ def tables_of(record: CalibrationRecord, current: Placement | None = None) -> li
     """One table a component; a current entry comes first."""
     found = []
     for component in record.components:
-        listed = list(entries(component, len(record.ranks)))
+        listed = list(entries(component, record))
         if current is not None:
             listed.insert(0, current.entry(component.name))
         weights = np.array([alone(record, entry) for entry in listed])

@@ -69,7 +69,7 @@ def test_no_better_option_is_passed_over(seed: int) -> None:
         assert plan.cost is not None
         slack = TOLERANCE * plan.cost.seconds
         whole = record.component(said.component).total_bytes()
-        listed = list(entries(record.component(said.component), len(record.ranks)))
+        listed = list(entries(record.component(said.component), record))
         listed = [one for one in listed if one.pinned_bytes in (None, (0,), (whole,))]
         others = [(entry, cost(record, swapped(plan, entry))) for entry in listed]
         faster = [priced for _, priced in others if priced.seconds < plan.cost.seconds - slack]
