@@ -187,7 +187,7 @@ def test_a_full_queue_says_how_full_and_when_to_come_back(video_agent: ServedAge
         ({"size": "big"}, "size", "is not WIDTHxHEIGHT in pixels, such as 32x32"),
         ({"extra_body": {"frames": 6}}, "frames", "is not a multiple of 4 plus 1; 5 or 9 would do"),
         ({"extra_body": {"stepz": 6}}, "stepz", "this route takes prompt"),
-        ({"extra_body": {"input_reference": "x"}}, "input_reference", "is not known"),
+        ({"extra_body": {"input_reference": "x"}}, "input_reference", "made of their prompt alone here"),
     ],
 )
 def test_a_mistake_is_told_in_one_sentence(video_agent: ServedAgent, fields: Any, param: str, says: str) -> None:

@@ -21,6 +21,8 @@ from stowplan_api.model import GROUP, VERSION
 
 _TIMEOUT: Final = (3.05, 20.0)
 """Seconds to connect, and between two reads."""
+_LONGEST: Final = 200
+"""Characters of somebody else's error in a sentence."""
 _Answer = TypeVar("_Answer")
 
 
@@ -46,7 +48,7 @@ class ClusterReader:
         return Lists(
             self._custom("diffusiondeployments"),
             self._custom("residencyplacements"),
-            tuple(self._call("pods", self._pods)["items"]),
+            _items("pods", self._call("pods", self._pods)),
         )
 
     def _custom(self, plural: str) -> tuple[dict[str, Any], ...]:
@@ -56,7 +58,7 @@ class ClusterReader:
         else:
             where = {"namespace": self._namespace, **kind}
             found = self._call(plural, lambda: api.list_namespaced_custom_object(_request_timeout=_TIMEOUT, **where))
-        return tuple(found["items"])
+        return _items(plural, found)
 
     def _pods(self) -> Any:
         """As JSON: the client's own models refuse what a later Kubernetes, or a half-written object, has otherwise."""
@@ -68,7 +70,10 @@ class ClusterReader:
             answer = api.list_namespaced_pod(self._namespace, **how)
         if answer.status >= 400:
             raise ApiException(status=answer.status, reason=answer.reason, body=answer.data.decode(errors="replace"))
-        return json.loads(answer.data)
+        try:
+            return json.loads(answer.data)
+        except ValueError:
+            return None
 
     def _call(self, what: str, call: Callable[[], _Answer]) -> _Answer:
         try:
@@ -87,10 +92,10 @@ def open_cluster(kubeconfig: str | None, context: str | None) -> tuple[Configura
     configuration = Configuration()
     try:
         load_kube_config(config_file=kubeconfig, context=context, client_configuration=configuration)
-        _, current = list_kube_config_contexts(config_file=kubeconfig)
+        every, current = list_kube_config_contexts(config_file=kubeconfig)
         if context is not None:
-            every, _ = list_kube_config_contexts(config_file=kubeconfig)
             current = next(one for one in every if one["name"] == context)
+        return configuration, str(current["context"].get("namespace") or "default")
     except ConfigException as error:
         if kubeconfig is not None or context is not None:
             raise ApiServerError(f"the kubeconfig cannot be used ({error})") from None
@@ -98,7 +103,19 @@ def open_cluster(kubeconfig: str | None, context: str | None) -> tuple[Configura
             return in_cluster(), "default"
         except ApiServerError:
             raise ApiServerError(f"there is no cluster to ask ({error}); set KUBECONFIG or give --kubeconfig") from None
-    return configuration, str(current["context"].get("namespace") or "default")
+    except Exception as error:  # of the client, which looks at no file before it takes it for a kubeconfig
+        why = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST]
+        raise ApiServerError(
+            f"the kubeconfig cannot be read ({why}); kubectl config view shows what there is"
+        ) from None
+
+
+def _items(what: str, answer: Any) -> tuple[dict[str, Any], ...]:
+    """The objects of a list. Raises ApiServerError where the answer is none, as of a proxy that asks for a password."""
+    items = answer.get("items") if isinstance(answer, dict) else None
+    if not isinstance(items, list):
+        raise ApiServerError(f"what answers for {what} is no API server of Kubernetes; look at the kubeconfig's server")
+    return tuple(one for one in items if isinstance(one, dict))
 
 
 def _refused(what: str, namespace: str | None, error: ApiException) -> str:

@@ -130,6 +130,7 @@ SENTENCES: Final = {
     408: "The request's deadline has passed",
     409: "The job is not in a state for that",
     413: "The body is too large",
+    416: "The range begins behind the end of the file; Content-Range says how long that is",
     422: "The request cannot fit on the device, or its Idempotency-Key came with another one before",
     429: "The queue is full; Retry-After says when to try again",
     499: "The request was cancelled: its client hung up",
@@ -161,6 +162,12 @@ def answer(model: type[Answer], *statuses: int, content: dict[str, Any] | None =
 def other(content: dict[str, Any], what: str, *statuses: int) -> Documented:
     """An answer in these forms by their media type, and these errors."""
     return {200: {"description": what, "content": content}, **errors(*statuses)}
+
+
+def file_of(media_type: str, what: str, *statuses: int) -> Documented:
+    """A file of this type or a range of it, and these errors."""
+    whole = other({media_type: text_of("bytes")}, what, *statuses, 416)
+    return whole | {206: {"description": "The range that was asked for", "content": whole[200]["content"]}}
 
 
 def text_of(what: str) -> dict[str, Any]:

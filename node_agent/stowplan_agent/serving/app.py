@@ -19,6 +19,7 @@ from stowplan_agent.serving.answers import without_unused
 from stowplan_agent.serving.bodies import Defaults, Seeds, ServingDefaults
 from stowplan_agent.serving.desk import Desk
 from stowplan_agent.serving.door import Door
+from stowplan_agent.serving.heads import AnswerHeads
 from stowplan_agent.serving.images import image_routes
 from stowplan_agent.serving.metrics import AgentMetrics
 from stowplan_agent.serving.outgoing import CountAnswers, Outgoing
@@ -52,8 +53,12 @@ def create_app(
     seconds that any request may take, waiting included; ``outgoing`` counts the answers on their way.
     """
     # No pages of documentation: they load scripts from the network. The document itself is at /openapi.json.
-    app = FastAPI(title="Stowplan agent", version=version("stowplan"), docs_url=None, redoc_url=None)
+    # No redirects to a path without its last slash either: behind a gateway they lead to the wrong scheme.
+    app = FastAPI(
+        title="Stowplan agent", version=version("stowplan"), docs_url=None, redoc_url=None, redirect_slashes=False
+    )
     errors.install(app)
+    app.add_middleware(AnswerHeads)
     app.add_middleware(CountAnswers, outgoing=outgoing or Outgoing())
     desk = Desk(door, queue, defaults, seeds, deadline)
     app.include_router(probe_routes(door, metrics))

@@ -1,21 +1,18 @@
-"""Request bodies: what clients may send, checked, with every default filled in.
+"""From a body to a complete request: checked against the model's own contract, with every default filled in.
 
-Field names and defaults are those of OpenAI's images and videos; steps, seed, negative_prompt, guidance, frames and
-deadline are ours. null stands for an absent field, as in OpenAI's own API. A field we do not know is refused by name: a
-typing error must not be ignored in silence. Sizes and frames are checked against the model's own contract and never
-rounded: what comes out is what was asked for.
+Sizes and frames are never rounded: what comes out is what was asked for. Seconds become the nearest frames that the
+model makes.
 """
 
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal
-
-from pydantic import BaseModel, ConfigDict, Field
 
 from stowplan_agent.serving.errors import ApiError, bad_value
+from stowplan_agent.serving.fields import LONGEST_SECONDS, Body, ImageBody, VideoBody
 from stowplan_agent.serving.requests import GenerationRequest, Kind
 
 Seeds = Callable[[], int]
@@ -48,49 +45,6 @@ class ServingDefaults:
 
 Defaults = ServingDefaults | Callable[[], ServingDefaults | None]
 """The defaults, or where to find them: None while the model is not known yet."""
-
-Prompt = Annotated[str, Field(min_length=1, max_length=32_000)]
-Seed = Annotated[int, Field(ge=0, le=(1 << 63) - 1)]
-Guidance = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
-Seconds = Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)]
-SecondsText = Annotated[str, Field(pattern=r"^[0-9]{1,4}(\.[0-9]{1,6})?$")]
-"""OpenAI's clients send seconds as text."""
-LONGEST_DEADLINE: Final = 86_400.0
-
-
-class Body(BaseModel):
-    """What both kinds of request have."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    prompt: Prompt
-    model: str | None = None
-    size: str | None = Field(None, description="WIDTHxHEIGHT in pixels; auto, or absent: the deployment's first shape")
-    steps: Annotated[int, Field(ge=1)] | None = None
-    seed: Seed | None = Field(None, description="the same seed gives the same output; absent: drawn, and returned")
-    negative_prompt: Annotated[str, Field(max_length=32_000)] | None = None
-    guidance: Guidance | None = None
-    deadline: Annotated[float, Field(gt=0, le=LONGEST_DEADLINE, allow_inf_nan=False)] | None = Field(
-        None, description="seconds from now, waiting included, after which the request is given up"
-    )
-    user: str | None = Field(None, description="accepted for OpenAI clients; not used")
-    safety_identifier: str | None = Field(None, description="accepted for OpenAI clients; not used")
-
-
-class ImageBody(Body):
-    """POST /v1/images/generations."""
-
-    n: Annotated[int, Field(ge=1)] | None = Field(None, description="images; absent: one")
-    response_format: Literal["b64_json", "url"] | None = Field(None, description="absent: b64_json")
-    output_format: Literal["png"] | None = None
-    stream: bool | None = Field(None, description="answer with server-sent events: the steps, then the images")
-
-
-class VideoBody(Body):
-    """POST /v1/videos."""
-
-    seconds: Seconds | SecondsText | None = None
-    frames: Annotated[int, Field(ge=1)] | None = Field(None, description="instead of seconds")
 
 
 def image_request(body: ImageBody, defaults: ServingDefaults, seeds: Seeds) -> GenerationRequest:
@@ -162,6 +116,8 @@ def _frames(body: VideoBody, defaults: ServingDefaults) -> int:
         raise bad_value("seconds and frames are both set; give one of them", "seconds")
     if body.seconds is not None:
         seconds = float(body.seconds)
+        if not 0 < seconds <= LONGEST_SECONDS:  # of text; of a number its field sees to it
+            raise bad_value(f"seconds is {body.seconds!r}; write more than 0, at most {LONGEST_SECONDS}", "seconds")
         frames = max(0, round(seconds * defaults.fps / stride)) * stride + 1
         limit = defaults.max_frames
         if frames > limit:
@@ -189,6 +145,6 @@ def _at_most(param: str, value: int, limit: int) -> None:
 
 
 def shorten(value: object) -> str:
-    """A value as it may appear in a sentence: its repr, cut at 60 characters."""
-    text = repr(value)
+    """A value as it may appear in a sentence: its repr, cut at 60 characters, whatever a value there is."""
+    text = repr(value[:60]) if isinstance(value, str) else reprlib.repr(value)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from stowplan_agent.serving import media
 from stowplan_agent.serving.requests import GenerationResult, Kind
@@ -27,6 +29,22 @@ class Content:
         """The bytes of one part. Raises FileNotFoundError where its file made room for newer ones."""
         part = self.parts[index]
         return part.read_bytes() if isinstance(part, Path) else part
+
+
+def opened(parts: Sequence[bytes | Path]) -> list[BinaryIO]:
+    """Each part, to be read: whoever removes a file meanwhile takes its name, and not its bytes.
+
+    Raises FileNotFoundError, with none left open, where one made room for newer ones.
+    """
+    files: list[BinaryIO] = []
+    try:
+        for part in parts:
+            files.append(part.open("rb") if isinstance(part, Path) else io.BytesIO(part))
+    except OSError:
+        for file in files:
+            file.close()
+        raise
+    return files
 
 
 def encoded(kind: Kind, result: GenerationResult) -> Sequence[bytes]:

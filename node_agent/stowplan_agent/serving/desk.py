@@ -9,9 +9,10 @@ from typing import Final
 
 from starlette.concurrency import run_in_threadpool
 
-from stowplan_agent.serving.bodies import Body, Defaults, Seeds, ServingDefaults
+from stowplan_agent.serving.bodies import Defaults, Seeds, ServingDefaults
 from stowplan_agent.serving.door import Door
 from stowplan_agent.serving.errors import ApiError, not_ready, of_submit, stopping
+from stowplan_agent.serving.fields import Body
 from stowplan_agent.serving.idempotency import Keys
 from stowplan_agent.serving.jobs import Job, JobError
 from stowplan_agent.serving.queue import Closed, Full, RequestQueue
@@ -54,27 +55,27 @@ class Desk:
         """The defaults, or None while the model is not known yet."""
         return self._defaults() if callable(self._defaults) else self._defaults
 
-    def enter(self) -> ServingDefaults:
-        """The defaults, for a request that may enter. Raises ApiError (503) before Ready, and while stopping."""
-        state = self._door.state
-        if self._queue.is_shut and state.phase != "Failed":  # one that failed stays, and its reason says more
-            raise stopping()
+    async def enter(self, key: str | None) -> ServingDefaults:
+        """The defaults, for a request that may enter. Raises ApiError (503) before Ready, and while stopping.
+
+        A request whose ``key`` leads to a job that is there enters even then: nothing is begun for it.
+        """
         defaults = self.known()
-        if not state.open or defaults is None:
-            raise not_ready(state.phase, state.message)
-        return defaults
+        if defaults is not None and key is not None and await run_in_threadpool(self._keys.holds, key):
+            return defaults
+        return self._open()
 
     async def take(
         self, request: GenerationRequest, body: Body, key: str | None, *, kept: bool = False, followed: bool = False
     ) -> Taken:
         """Queue a request, or find the job of an earlier one with the same ``key``.
 
-        ``followed``: its client waits for the end, and must leave the job. Raises ApiError: 503, 429, or 422 with
-        numbers or for a key that came with another body.
+        ``followed``: its client waits for the end, and must leave the job; it is given what was made, unless that is
+        ``kept`` to be fetched. Raises ApiError: 503, 429, or 422 with numbers or for a key that came with another body.
         """
 
         def submit() -> Job:
-            job = self._submit(request, kept=kept or key is not None)
+            job = self._submit(request, kept=kept or key is not None, handed=followed and not kept)
             if followed:
                 job.follow()
             return job
@@ -88,9 +89,18 @@ class Desk:
             self._bound(taken.job, body.deadline)
         return taken
 
-    def _submit(self, request: GenerationRequest, *, kept: bool) -> Job:
+    def _open(self) -> ServingDefaults:
+        state, defaults = self._door.state, self.known()
+        if self._queue.is_shut and state.phase != "Failed":  # one that failed stays, and its reason says more
+            raise stopping()
+        if not state.open or defaults is None:
+            raise not_ready(state.phase, state.message)
+        return defaults
+
+    def _submit(self, request: GenerationRequest, *, kept: bool, handed: bool) -> Job:
+        self._open()
         try:
-            return self._queue.submit(request, kept=kept)
+            return self._queue.submit(request, kept=kept, handed=handed)
         except (Closed, Full, Refused) as error:
             if self._queue.is_shut:
                 raise stopping() from None
@@ -114,7 +124,8 @@ class Desk:
 
 def not_here(kind: Kind, job_id: str) -> ApiError:
     """404: there is no job of this id, or its file is gone."""
-    message = f"{kind} {job_id[:80]!r} is not here; it never was, was deleted, or made room for newer ones"
+    why = "it never was, was deleted, made room for newer ones, or another replica has it"
+    message = f"{kind} {job_id[:80]!r} is not here: {why}"
     return ApiError(404, message, code=f"{kind}_not_found", param=f"{kind}_id")
 
 

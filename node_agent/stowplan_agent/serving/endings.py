@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from stowplan_agent.serving.contents import Content, encoded, suffix
@@ -46,8 +46,7 @@ class Endings:
 
     def fail(self, job: Job, error: JobError) -> None:
         """End a job badly; no effect on one that has ended."""
-        if job.fail(int(self._clock()), error):
-            self._metrics.count_request(_COUNTED[error.code])
+        if job.fail(int(self._clock()), error, first=lambda: self._metrics.count_request(_COUNTED[error.code])):
             self._ended(job)
 
     def stop(self, timeout: float) -> bool:
@@ -60,7 +59,7 @@ class Endings:
             if job.cancelled is not None:
                 raise Cancelled
             parts = encoded(kind, result)
-            content = Content(self._shelf.store(job, parts, suffix(kind)) if job.kept else tuple(parts))
+            content = self._kept(job, parts) if job.kept else Content(tuple(parts))
         except Cancelled:
             self.fail(job, job.cancelled or CANCELLED)
         except Failed as error:
@@ -69,14 +68,26 @@ class Endings:
             _log.exception("encoding %s failed", job.id)
             self.fail(job, JobError("failed", f"the {kind} could not be encoded: {error}"))
         else:
-            self._complete(job, result.seconds, content)
+            self._complete(job, result.seconds, content, parts if job.kept and job.handed else ())
 
-    def _complete(self, job: Job, seconds: float, content: Content) -> None:
-        if not job.complete(int(self._clock()), content):
+    def _kept(self, job: Job, parts: Sequence[bytes]) -> Content:
+        """What the shelf keeps of it: nothing, where it has no room and somebody is given the parts themselves."""
+        try:
+            return Content(self._shelf.store(job, parts, suffix(job.request.kind)))
+        except Failed as error:
+            if not job.handed:
+                raise
+            _log.warning("what %s made is given to its client and not kept: %s", job.id, error)
+            return Content(())
+
+    def _complete(self, job: Job, seconds: float, content: Content, in_hand: Sequence[bytes]) -> None:
+        def counted() -> None:
+            request = job.request
+            self._metrics.count_request("completed")
+            self._metrics.observe_request(seconds, (request.width, request.height, request.frames))
+
+        if job.complete(int(self._clock()), content, in_hand, first=counted):
+            self._ended(job)
+        else:
             self._shelf.erase(job)
             self.fail(job, job.cancelled or CANCELLED)
-            return
-        self._metrics.count_request("completed")
-        request = job.request
-        self._metrics.observe_request(seconds, (request.width, request.height, request.frames))
-        self._ended(job)

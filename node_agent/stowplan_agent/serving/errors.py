@@ -6,6 +6,7 @@ failure the answer says so (``x-should-retry: false``), and where it would help 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from fastapi import FastAPI, Request
@@ -41,11 +42,14 @@ class ApiError(Exception):
         param: str | None = None,
         type_: str = INVALID,
         retry_after: int | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.status, self.message, self.code, self.param, self.type = status, message, code, param, type_
         self.retry_after = retry_after
         """Seconds, for the Retry-After header; None where sending the same again gives the same answer."""
+        self.headers = dict(headers or {})
+        """Beside those that follow from the above."""
 
     def body(self) -> dict[str, str | None]:
         """What is within ``error``."""
@@ -56,7 +60,7 @@ class ApiError(Exception):
         headers = {"x-should-retry": "false"} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
         if self.code == "stopping":
             headers["Connection"] = "close"  # a pool's next connection goes to a replica that stays
-        return JSONResponse({"error": self.body()}, self.status, headers)
+        return JSONResponse({"error": self.body()}, self.status, headers | self.headers)
 
 
 def bad_value(message: str, param: str | None = None, code: str = "invalid_value") -> ApiError:

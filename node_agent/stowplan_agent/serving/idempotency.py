@@ -15,8 +15,8 @@ from typing import Annotated, Final
 
 from fastapi import Header
 
-from stowplan_agent.serving.bodies import Body
 from stowplan_agent.serving.errors import ApiError
+from stowplan_agent.serving.fields import Body
 from stowplan_agent.serving.jobs import Job
 
 LONGEST_KEY: Final = 255
@@ -59,6 +59,11 @@ class Keys:
             job = submit()
             self._claimed[key] = (digest, job)
             return job, False
+
+    def holds(self, key: str) -> bool:
+        """Whether an earlier request came with this key, and its job waits, runs or has its result."""
+        former = self._claimed.get(key)
+        return former is not None and _holds(former[1])
 
     def __len__(self) -> int:
         return len(self._claimed)

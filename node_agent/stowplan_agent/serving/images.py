@@ -6,23 +6,26 @@ answers whatever the device does. A client that hangs up ends its request within
 
 from __future__ import annotations
 
-import base64
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, BinaryIO
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
-from starlette.concurrency import run_in_threadpool
+from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
 
-from stowplan_agent.serving.answers import TAKING, Images, answer, events_of, other, text_of
-from stowplan_agent.serving.bodies import ImageBody, image_request
-from stowplan_agent.serving.desk import Desk, must_be, not_here
-from stowplan_agent.serving.downloads import file_answer
+from stowplan_agent.serving.answers import TAKING, Images, answer, events_of, file_of
+from stowplan_agent.serving.bodies import image_request
+from stowplan_agent.serving.contents import opened
+from stowplan_agent.serving.desk import Desk, Taken, must_be, not_here
+from stowplan_agent.serving.downloads import Pieces, file_answer
 from stowplan_agent.serving.errors import ApiError, of_job
 from stowplan_agent.serving.events import STILL_HERE, EventStream, error_event, event
+from stowplan_agent.serving.fields import ImageBody
 from stowplan_agent.serving.idempotency import Key
+from stowplan_agent.serving.inline import answer_with, event_with, length_of, written
 from stowplan_agent.serving.jobs import CANCELLED, Job
 from stowplan_agent.serving.payload import accepts, read_body
+from stowplan_agent.serving.ranges import Range
 from stowplan_agent.serving.waiting import Gone, changes, until_done
 
 
@@ -38,32 +41,26 @@ def image_routes(desk: Desk) -> APIRouter:
     )
     async def generate(request: Request, idempotency_key: Key = None) -> Response:
         """Make images and answer when they are there; the client's hanging up cancels the work."""
-        defaults = desk.enter()
+        defaults = await desk.enter(idempotency_key)
         body = await read_body(ImageBody, request)
         wanted = image_request(body, defaults, desk.seeds)
         by_url = body.response_format == "url"
-        taken = await desk.take(wanted, body, idempotency_key, kept=by_url, followed=True)
-        job = taken.job
-        if body.stream:
-            return EventStream(_events(desk, job, request.is_disconnected), taken.headers, job.leave)
-        try:
-            await until_done(job, request.is_disconnected)
-        finally:
-            job.leave()
-        made = _made(job)
-        if by_url:  # it is collected where the URLs lead
-            return JSONResponse(made | {"data": _urls(job, request)}, headers=taken.headers)
-        made["data"] = await run_in_threadpool(_encoded, job)
-        desk.shelf.collect(job)
-        return JSONResponse(made, headers=taken.headers)
+        while True:
+            taken = await desk.take(wanted, body, idempotency_key, kept=by_url, followed=True)
+            try:
+                if body.stream:
+                    return await _streamed(desk, taken, request)
+                return await _waited_for(desk, taken, request, by_url=by_url)
+            except FileNotFoundError:  # of an earlier request with this key, just now: they are made again
+                continue
 
     @router.get(
         "/v1/images/{image_id}/{index}/content",
         name="image_content",
-        responses=other({"image/png": text_of("bytes")}, "The image.", 400, 404),
+        responses=file_of("image/png", "The image.", 400, 404),
         response_class=Response,
     )
-    async def content(image_id: str, index: int) -> Response:
+    async def content(image_id: str, index: int, request: Request, byte_range: Range = None) -> Response:
         """One image that was asked for as a URL."""
         job = must_be(desk.shelf.get(image_id), "image", image_id)
         made = 0 if job.content is None else len(job.content.parts)
@@ -71,12 +68,51 @@ def image_routes(desk: Desk) -> APIRouter:
             message = f"{job.id} has {made} images, counted from 0, and none numbered {index}"
             raise ApiError(404, message, code="image_not_found", param="index")
         try:
-            path, name = job.content.file(index), f"{job.id}-{index}.png"
-            return await file_answer(path, "image/png", name, lambda: desk.shelf.collect_part(job, index))
+            path = job.content.file(index)
+            return await file_answer(path, "image/png", request.headers, lambda: desk.shelf.collect_part(job, index))
         except FileNotFoundError:
             raise not_here("image", image_id) from None
 
     return router
+
+
+async def _waited_for(desk: Desk, taken: Taken, request: Request, *, by_url: bool) -> Response:
+    """The answer when the job has ended. Raises FileNotFoundError where its images have made room since."""
+    job = taken.job
+    try:
+        await until_done(job, request.is_disconnected)
+        made = _made(job)
+        if by_url:  # it is collected where the URLs lead
+            return JSONResponse(made | {"data": _urls(job, request)}, headers=taken.headers)
+        images = await _opened(job)
+    finally:
+        job.leave()
+    answer = answer_with(made, images)
+    return Pieces(
+        written(answer),
+        length_of(answer),
+        "application/json",
+        files=images,
+        headers=taken.headers,
+        sent=lambda: desk.shelf.collect(job),
+    )
+
+
+async def _streamed(desk: Desk, taken: Taken, request: Request) -> EventStream:
+    """The answer that begins at once. Raises FileNotFoundError where the images have made room since."""
+    job = taken.job
+    try:
+        ready = await _opened(job) if job.done and job.error is None else []
+    except FileNotFoundError:
+        job.leave()
+        raise
+
+    def ended() -> None:
+        job.leave()
+        for image in ready:
+            image.close()
+
+    return EventStream(_events(desk, job, request.is_disconnected, ready), taken.headers, ended)
 
 
 def _made(job: Job) -> dict[str, Any]:
@@ -96,20 +132,13 @@ def _urls(job: Job, request: Request) -> list[dict[str, str]]:
     return [{"url": str(url)} for url in urls]
 
 
-def _encoded(job: Job) -> list[dict[str, str]]:
+async def _opened(job: Job) -> list[BinaryIO]:
+    """The images of a completed job, which whoever follows it from before its end has for certain."""
     assert job.content is not None
-    try:
-        return [{"b64_json": _base64(job, number)} for number in range(len(job.content.parts))]
-    except FileNotFoundError:
-        raise not_here("image", job.id) from None
+    return await run_in_threadpool(opened, job.in_hand or job.content.parts)
 
 
-def _base64(job: Job, number: int) -> str:
-    assert job.content is not None
-    return base64.b64encode(job.content.read(number)).decode()
-
-
-async def _events(desk: Desk, job: Job, gone: Gone) -> AsyncIterator[bytes]:
+async def _events(desk: Desk, job: Job, gone: Gone, ready: list[BinaryIO]) -> AsyncIterator[bytes]:
     """The steps, then each image; or why there is none."""
     async for changed in changes(job, gone):
         if not changed:
@@ -121,11 +150,12 @@ async def _events(desk: Desk, job: Job, gone: Gone) -> AsyncIterator[bytes]:
         return
     try:
         made = _made(job)
-        images = await run_in_threadpool(_encoded, job)
     except ApiError as error:
         yield error_event(error)
         return
     made["created_at"] = made.pop("created")
-    for image in images:
-        yield event("image_generation.completed", made | image)
+    for image in ready or await _opened(job):
+        with image:
+            async for piece in iterate_in_threadpool(written(event_with("image_generation.completed", made, image))):
+                yield piece
     desk.shelf.collect(job)

@@ -10,7 +10,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -29,6 +29,7 @@ class JobError:
     message: str
 
 
+Told = Callable[[], None]
 CANCELLED: Final = JobError("cancelled", "the request was cancelled")
 _log = logging.getLogger(__name__)
 
@@ -37,7 +38,13 @@ class Job:
     """One submitted request. Clients read, follow and cancel; what begins and ends it belongs to the queue."""
 
     def __init__(
-        self, request: GenerationRequest, created_at: int, withdraw: Callable[[Job], None], *, kept: bool = False
+        self,
+        request: GenerationRequest,
+        created_at: int,
+        withdraw: Callable[[Job], None],
+        *,
+        kept: bool = False,
+        handed: bool = False,
     ) -> None:
         self.id = f"{request.kind}_{time.time_ns():016x}{secrets.token_hex(8)}"
         """Sorts by age, so that pages of a list hold while what is on them is deleted."""
@@ -46,6 +53,10 @@ class Job:
         """Unix seconds."""
         self.kept = kept
         """Whether its content goes to the shelf; else it lives as long as whoever waits for it."""
+        self.handed = handed
+        """Whether those who follow it are given what it made, which then does not hang on the shelf's room for it."""
+        self.in_hand: tuple[bytes, ...] = ()
+        """What a job made that is both: for those who follow it, until the last of them leaves."""
         self.completed_at: int | None = None
         self.status: JobStatus = "queued"
         self.error: JobError | None = None
@@ -61,8 +72,8 @@ class Job:
         self._cancelled: JobError | None = None
         self._followers = 0
         self._polls = 0
-        self._callbacks: list[Callable[[], None]] = []
-        self._watchers: list[Callable[[], None]] = []
+        self._callbacks: list[Told] = []
+        self._watchers: list[Told] = []
 
     @property
     def done(self) -> bool:
@@ -104,7 +115,10 @@ class Job:
         """A client no longer waits. A job that nobody waits for any more is cancelled."""
         with self._lock:
             self._followers -= 1
-            if self._followers or self._done.is_set():
+            if self._followers:
+                return
+            self.in_hand = ()
+            if self._done.is_set():
                 return
             self._cancelled = self._cancelled or CANCELLED
         self._withdraw(self)
@@ -119,7 +133,7 @@ class Job:
         """Block until it has ended, at most ``timeout`` seconds; whether it has."""
         return self._done.wait(timeout)
 
-    def when_done(self, callback: Callable[[], None]) -> None:
+    def when_done(self, callback: Told) -> None:
         """Call back once when it ends, from whatever thread ends it; at once when it has ended already."""
         with self._lock:
             if not self._done.is_set():
@@ -127,7 +141,7 @@ class Job:
                 return
         callback()
 
-    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+    def watch(self, callback: Told) -> Told:
         """Call back whenever it begins, steps or ends, from whatever thread does it; returns what takes that back."""
         with self._lock:
             self._watchers.append(callback)
@@ -143,21 +157,28 @@ class Job:
         self.status = "in_progress"
         self._tell()
 
-    def complete(self, now: int, content: Content) -> bool:
-        """End well at Unix second ``now``; False, and nothing changes, when it had ended or is to be cancelled."""
-        return self._end(now, "completed", None, content)
+    def complete(self, now: int, content: Content, in_hand: Sequence[bytes] = (), *, first: Told | None = None) -> bool:
+        """End well at Unix second ``now``; False, and nothing changes, when it had ended or is to be cancelled.
 
-    def fail(self, now: int, error: JobError) -> bool:
+        ``first`` hears of it before anybody who waits for it.
+        """
+        return self._end(now, None, content, in_hand, first)
+
+    def fail(self, now: int, error: JobError, *, first: Told | None = None) -> bool:
         """End badly at Unix second ``now``; False, and nothing changes, when it had ended before."""
-        return self._end(now, "failed", error, None)
+        return self._end(now, error, None, (), first)
 
-    def _end(self, now: int, status: JobStatus, error: JobError | None, content: Content | None) -> bool:
+    def _end(
+        self, now: int, error: JobError | None, content: Content | None, in_hand: Sequence[bytes], first: Told | None
+    ) -> bool:
         with self._lock:
             if self._done.is_set() or (error is None and self._cancelled is not None):
                 return False
+            self._call([] if first is None else [first])
             self.content, self.error = content, error
+            self.in_hand = tuple(in_hand) if self._followers else ()
             self.completed_at = now
-            self.status = status
+            self.status = "completed" if error is None else "failed"
             self._done.set()
             callbacks, self._callbacks = self._callbacks, []
         self._call(callbacks)
@@ -167,7 +188,7 @@ class Job:
     def _tell(self) -> None:
         self._call(tuple(self._watchers))
 
-    def _call(self, callbacks: Iterable[Callable[[], None]]) -> None:
+    def _call(self, callbacks: Iterable[Told]) -> None:
         """Call each. One that fails costs neither the others nor the thread that runs the requests."""
         for callback in callbacks:
             try:

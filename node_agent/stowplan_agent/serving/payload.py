@@ -15,11 +15,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Scope
 
-from stowplan_agent.serving.bodies import Body, shorten
+from stowplan_agent.serving.bodies import shorten
 from stowplan_agent.serving.errors import ApiError, bad_value
+from stowplan_agent.serving.fields import WAYS_OUT, Body
 
 BODY_LIMIT: Final = 1 << 20
 """Bytes of a request body."""
+LONGEST_NAME: Final = 60
+"""Characters of a field's name that an error repeats."""
 
 AnyBody = TypeVar("AnyBody", bound=Body)
 
@@ -53,11 +56,19 @@ async def _bounded(request: Request) -> bytes:
 
 
 def checked(kind: type[AnyBody], data: object, *, strict: bool = True) -> AnyBody:
-    """Plain data as a body; what is not ``strict`` may be text that reads as a number. Raises ApiError (400)."""
+    """Plain data as a body; what is not ``strict`` may be text that reads as a number. Raises ApiError (400).
+
+    The first field that is not known ends it: a body has room for a hundred thousand, each of which would be listed.
+    """
+    unknown = next((name for name in data if name not in kind.model_fields), None) if isinstance(data, dict) else None
+    if unknown is not None:
+        known = ", ".join(kind.model_fields)
+        message = f"field {shorten(unknown)} is not known; this route takes {known}"
+        raise bad_value(message, str(unknown)[:LONGEST_NAME], "unknown_field")
     try:
         return kind.model_validate(data, strict=strict)
     except ValidationError as error:
-        raise _sentence(kind, error) from None
+        raise _sentence(error) from None
 
 
 def accepts(body: type[Body]) -> dict[str, Any]:
@@ -81,15 +92,13 @@ async def _form(scope: Scope, data: bytes) -> object:
         raise bad_value(f"the form cannot be read ({error}); send its fields as UTF-8") from None
 
 
-def _sentence(kind: type[Body], error: ValidationError) -> ApiError:
+def _sentence(error: ValidationError) -> ApiError:
     first = error.errors(include_url=False)[0]
     field = str(first["loc"][0]) if first["loc"] else None  # bodies are flat: what follows names a part of a union
     if field is None:
         return bad_value("the body must be one JSON object with at least a prompt")
-    if first["type"] == "extra_forbidden":
-        known = ", ".join(kind.model_fields)
-        return bad_value(f"field {shorten(field)} is not known; this route takes {known}", field, "unknown_field")
     if first["type"] == "missing":
         return bad_value(f"{field} is missing; it is required", field, "missing_field")
     what = first["msg"][0].lower() + first["msg"][1:]
-    return bad_value(f"{field} is {shorten(first['input'])}: {what}", field)
+    instead = f"; {WAYS_OUT[field]}" if field in WAYS_OUT else ""
+    return bad_value(f"{field} is {shorten(first['input'])}: {what}{instead}", field)

@@ -108,8 +108,8 @@ class RequestQueue:
         with self._changed:
             return self._changed.wait_for(lambda: not self._open, timeout)
 
-    def submit(self, request: GenerationRequest, *, kept: bool = False) -> Job:
-        """Queue a request; its job goes to the shelf if it is a video or is ``kept``.
+    def submit(self, request: GenerationRequest, *, kept: bool = False, handed: bool = False) -> Job:
+        """Queue a request; its job goes to the shelf if it is a video or is ``kept``; ``handed`` as a `Job` has it.
 
         Raises `Closed`, `Refused` (does not fit) or `Full`; then nothing was queued.
         """
@@ -126,7 +126,8 @@ class RequestQueue:
             if len(self._waiting) >= self.limit:
                 self._metrics.count_request("rejected")
                 raise Full(len(self._waiting), self.limit, max(1, min(600, round(self._endings.last_seconds))))
-            job = Job(request, int(self._clock()), self._withdraw, kept=kept or request.kind == "video")
+            kept = kept or request.kind == "video"
+            job = Job(request, int(self._clock()), self._withdraw, kept=kept, handed=handed)
             if job.kept:
                 self.shelf.put(job)
             self._open.add(job)

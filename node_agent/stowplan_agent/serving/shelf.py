@@ -87,13 +87,7 @@ class Shelf:
             self._bytes[job.id] = need
             files = self._files[job.id] = []
         remove_files(doomed)
-        try:
-            self._folder.write([f"{job.id}-{index}{suffix}" for index in range(len(parts))], parts, files)
-        except OSError as error:
-            self.erase(job)
-            _log.warning("what %s made cannot be stored: %s", job.id, error)
-            way_out = "free the server's disk" if error.errno in _FULL else "the server's log names the file"
-            raise Failed(f"the result cannot be stored: {error.strerror or error}; {way_out}") from None
+        self._write(job, [f"{job.id}-{index}{suffix}" for index in range(len(parts))], parts, files)
         with self._changed:
             if job.id in self._jobs:
                 return tuple(files)
@@ -155,15 +149,36 @@ class Shelf:
             self._changed.notify_all()
         remove_files(doomed)
 
+    def _write(self, job: Job, names: Sequence[str], parts: Sequence[bytes], files: list[Path]) -> None:
+        """Write the files, and while the disk has less room than the bound, drop the oldest for them. Raises Failed."""
+        while True:
+            try:
+                return self._folder.write(names, parts, files)
+            except OSError as error:
+                remove_files(files)
+                with self._changed:
+                    oldest = self._oldest() if error.errno in _FULL else None
+                    doomed = [] if oldest is None else self._drop(oldest)
+                if oldest is None:
+                    raise self._not_stored(job, error) from None
+                _log.warning("the disk is full: %s makes room for %s", oldest.id, job.id)
+                remove_files(doomed)
+
+    def _not_stored(self, job: Job, error: OSError) -> Failed:
+        self.erase(job)
+        _log.warning("what %s made cannot be stored: %s", job.id, error)
+        way_out = "free the server's disk" if error.errno in _FULL else "the server's log names the file"
+        return Failed(f"the result cannot be stored: {error.strerror or error}; {way_out}")
+
     def _make_room(self, need: int) -> list[Path]:
-        room = self.most_bytes - sum(self._bytes.values())
         doomed: list[Path] = []
-        for job in [job for job in self._jobs.values() if job.done and job.id in self._bytes]:
-            if room >= need:
-                break
-            room += self._bytes[job.id]
-            doomed += self._drop(job)
+        while sum(self._bytes.values()) + need > self.most_bytes and (oldest := self._oldest()) is not None:
+            doomed += self._drop(oldest)
         return doomed
+
+    def _oldest(self) -> Job | None:
+        """The first job that has ended and has files."""
+        return next((job for job in self._jobs.values() if job.done and job.id in self._bytes), None)
 
     def _drop(self, job: Job) -> list[Path]:
         del self._jobs[job.id]

@@ -10,15 +10,17 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
-from stowplan_agent.serving.answers import TAKING, Video, VideoDeleted, Videos, answer, events_of, other, text_of
-from stowplan_agent.serving.bodies import VideoBody, video_request
+from stowplan_agent.serving.answers import TAKING, Video, VideoDeleted, Videos, answer, events_of, file_of, other
+from stowplan_agent.serving.bodies import video_request
 from stowplan_agent.serving.desk import Desk, must_be, not_here
 from stowplan_agent.serving.downloads import file_answer
 from stowplan_agent.serving.errors import ApiError
 from stowplan_agent.serving.events import STILL_HERE, EventStream, event
+from stowplan_agent.serving.fields import VideoBody
 from stowplan_agent.serving.idempotency import Key
 from stowplan_agent.serving.jobs import Job
 from stowplan_agent.serving.payload import accepts, read_body
+from stowplan_agent.serving.ranges import Range
 from stowplan_agent.serving.waiting import Gone, changes
 
 Described = Callable[[Job], dict[str, Any]]
@@ -39,7 +41,7 @@ def video_routes(desk: Desk) -> APIRouter:
     @router.post("/v1/videos", openapi_extra=accepts(VideoBody), responses=answer(Video, *TAKING), response_model=None)
     async def create(request: Request, idempotency_key: Key = None) -> Response:
         """Queue a video and answer at once with its job."""
-        defaults = desk.enter()
+        defaults = await desk.enter(idempotency_key)
         body = await read_body(VideoBody, request)
         taken = await desk.take(video_request(body, defaults, desk.seeds), body, idempotency_key)
         return JSONResponse(described(taken.job), headers=taken.headers)
@@ -74,14 +76,16 @@ def video_routes(desk: Desk) -> APIRouter:
 
     @router.get(
         "/v1/videos/{video_id}/content",
-        responses=other({"video/mp4": text_of("bytes")}, "The MP4.", 400, 404, 409),
+        responses=file_of("video/mp4", "The MP4.", 400, 404, 409),
         response_class=Response,
     )
-    async def content(video_id: str, variant: Literal["video"] = "video") -> Response:
+    async def content(
+        video_id: str, request: Request, byte_range: Range = None, variant: Literal["video"] = "video"
+    ) -> Response:
         """The MP4 of a completed job."""
         job = found(video_id)
         try:
-            return await file_answer(_file(job), "video/mp4", f"{job.id}.mp4", lambda: desk.shelf.collect(job))
+            return await file_answer(_file(job), "video/mp4", request.headers, lambda: desk.shelf.collect(job))
         except FileNotFoundError:
             raise not_here("video", video_id) from None
 

@@ -162,6 +162,18 @@ def test_no_cluster_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert done.exit_code == 1 and "the kubeconfig cannot be used" in done.output, done.output
 
 
+@pytest.mark.parametrize(
+    "content", [b"a: [", b"[]", b"root:x:0", b"\xd0\x00", b"3", b"contexts: [x]\ncurrent-context: x"]
+)
+def test_what_is_no_kubeconfig_is_one_sentence(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "config"
+    path.write_bytes(content)
+    for config in (path, tmp_path):
+        done = CliRunner().invoke(app, ["status", "--kubeconfig", str(config)])
+        assert (done.exit_code, done.exception.__class__) == (1, SystemExit), done.output
+        assert "stowplan: the kubeconfig cannot be" in done.output and done.output.count("\n") == 1
+
+
 def test_reasons_of_a_deployment_are_its_pods_own_words(tmp_path: Path) -> None:
     with api_server(tmp_path) as config:
         done = CliRunner().invoke(app, ["explain", "dd/wan22", "--kubeconfig", str(config)])
@@ -184,4 +196,5 @@ def test_a_status_of_another_version_is_explained_as_far_as_it_is_known() -> Non
     (view,) = deployments_of(
         [deployment("d", ready=("True", "RolledOut", ""), validated=1)], [odd], [pod("a", "d")], NOW
     )
-    assert "pod a: Pending" in explained_lines(explained(view, [odd]))
+    lines = explained_lines(explained(view, [odd]))
+    assert lines[2:] == ["pod a: Ready", "  this version cannot read components of its status"]

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan_agent.serving.bodies import ImageBody, ServingDefaults, VideoBody, image_request, video_request
+from stowplan_agent.serving.bodies import ServingDefaults, image_request, video_request
 from stowplan_agent.serving.errors import ApiError
+from stowplan_agent.serving.fields import ImageBody, VideoBody
 from stowplan_agent.serving.payload import checked
 from stowplan_agent.serving.requests import GenerationRequest
 
@@ -43,6 +44,46 @@ def test_null_stands_for_an_absent_field() -> None:
     assert image(**dict.fromkeys(set(ImageBody.model_fields) - {"prompt"})) == image()
 
 
+@pytest.mark.parametrize(
+    "spelt",
+    [
+        {"quality": "auto"}, {"quality": "standard"}, {"background": "auto"}, {"background": "opaque"},
+        {"moderation": "auto"}, {"moderation": "low"}, {"output_compression": 100}, {"partial_images": 0},
+        {"style": "vivid"}, {"output_format": "png"}, {"response_format": "b64_json"}, {"n": 1}, {"size": "auto"},
+        {"stream": False}, {"user": "u"},
+    ],
+)  # fmt: skip
+def test_a_default_of_openais_that_is_spelt_out_changes_nothing(spelt: dict[str, Any]) -> None:
+    assert image(**spelt) == image()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "way_out"),
+    [
+        ("quality", "hd", "'auto' or 'standard'; steps says how much work an image is"),
+        ("background", "transparent", "cut the background out afterwards"),
+        ("moderation", "strict", "nothing is moderated here; leave it out"),
+        ("output_compression", 50, "PNG loses nothing"),
+        ("output_format", "webp", "'png'; images are PNG; convert them afterwards"),
+        ("partial_images", 2, "with stream the steps are told"),
+        ("style", "natural", "say it in the prompt"),
+    ],
+)
+def test_a_wish_that_is_not_met_is_refused_with_the_way_out(field: str, value: Any, way_out: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        image(**{field: value})
+    assert (caught.value.status, caught.value.param) == (400, field)
+    assert caught.value.message.startswith(f"{field} is {value!r}: ")
+    assert caught.value.message.endswith(way_out) or way_out in caught.value.message
+
+
+@pytest.mark.parametrize("reference", ["file-1", {"image_url": "x"}, []])
+def test_a_video_that_begins_with_an_image_is_refused(reference: object) -> None:
+    with pytest.raises(ApiError, match="videos are made of their prompt alone here") as caught:
+        video(input_reference=reference)
+    assert (caught.value.status, caught.value.param) == (400, "input_reference")
+
+
 @pytest.mark.parametrize(("seconds", "frames"), [("5", 81), (5, 81), (1, 17), (0.01, 1), (2.3, 37), (7.5, 121)])
 def test_seconds_are_the_nearest_frames_of_the_contract(seconds: object, frames: int) -> None:
     assert video(seconds=seconds).frames == frames
@@ -70,6 +111,13 @@ def test_seconds_are_the_nearest_frames_of_the_contract(seconds: object, frames:
         ({"seconds": "soon"}, "seconds", "valid number"),
         ({"seconds": 60}, "seconds", "the most is 121"),
         ({"seconds": float("nan")}, "seconds", "finite"),
+        ({"seconds": 0}, "seconds", "greater than 0"),
+        ({"seconds": "0"}, "seconds", "seconds is '0'; write more than 0, at most 3600"),
+        ({"seconds": "0.000"}, "seconds", "write more than 0"),
+        ({"seconds": "3600.1"}, "seconds", "at most 3600"),
+        ({"seconds": "-1"}, "seconds", "valid number"),
+        ({"seconds": "1e1"}, "seconds", "valid number"),
+        ({"seconds": True}, "seconds", "valid number"),
         ({"steps": 0}, "steps", "greater than or equal to 1"),
         ({"steps": 201}, "steps", "above the limit of 200"),
         ({"seed": -1}, "seed", "greater than or equal to 0"),
@@ -98,7 +146,6 @@ def test_bad_videos_are_refused_in_one_sentence(body: dict[str, Any], param: str
         ({"n": True}, "n", "valid integer"),
         ({"deadline": 0}, "deadline", "greater than 0"),
         ({"deadline": 1e9}, "deadline", "less than or equal to 86400"),
-        ({"output_format": "webp"}, "output_format", "png"),
         ({"frames": 5}, "frames", "is not known"),
     ],
 )

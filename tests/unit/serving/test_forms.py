@@ -9,8 +9,8 @@ import pytest
 from starlette.requests import Request
 from starlette.types import Message
 
-from stowplan_agent.serving.bodies import VideoBody
 from stowplan_agent.serving.errors import ApiError
+from stowplan_agent.serving.fields import VideoBody
 from stowplan_agent.serving.payload import BODY_LIMIT, read_body
 
 FORM = "multipart/form-data; boundary=b"

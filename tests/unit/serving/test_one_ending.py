@@ -33,6 +33,19 @@ def test_what_is_to_be_cancelled_is_not_completed_and_what_is_completed_is_not_c
     assert (second.cancelled, second.status) == (None, "completed")
 
 
+def test_it_is_counted_before_anybody_is_told() -> None:
+    told: list[str] = []
+    for end in (
+        lambda job: job.complete(1, Content(()), first=lambda: told.append(f"counted {job.done}")),
+        lambda job: job.fail(1, CANCELLED, first=lambda: told.append(f"counted {job.done}")),
+    ):
+        one = Job(request(), 0, lambda _: None)
+        one.when_done(lambda: told.append("told"))
+        assert end(one)
+        assert not end(one)
+    assert told == ["counted False", "told"] * 2
+
+
 @pytest.fixture
 def encoder(monkeypatch: pytest.MonkeyPatch) -> Any:
     """An encoder that stands still in each task until ``go``; ``calls`` counts them, ``at`` is set in the first."""

@@ -119,6 +119,29 @@ def test_a_disk_without_room_fails_that_job_and_leaves_nothing(
     assert (files(tmp_path), shelf.held_bytes) == (0, 0)
 
 
+def test_a_disk_smaller_than_the_bound_is_the_bound(
+    shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = Path.write_bytes
+
+    def small(path: Path, data: bytes) -> int:
+        room = 50 - sum(one.stat().st_size for one in tmp_path.rglob("*.mp4"))
+        if room < len(data):
+            write(path, data[: max(room, 0)])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", small)
+    jobs = [made(shelf, 10, parts=2), made(shelf, 20), made(shelf, 15, parts=2)]
+    assert [one for one in jobs if shelf.get(one.id)] == jobs[1:]
+    assert (files(tmp_path), shelf.held_bytes) == (3, 50)
+    huge = job()
+    shelf.put(huge)
+    with pytest.raises(Failed, match="No space left on device"):
+        shelf.store(huge, [b"x" * 60], ".mp4")
+    assert (files(tmp_path), shelf.held_bytes) == (0, 0)
+
+
 def test_pages_go_on_behind_what_was_deleted(tmp_path: Path) -> None:
     shelf = Shelf(folder=ResultsFolder(tmp_path))
     jobs = [made(shelf, 1) for _ in range(5)]
