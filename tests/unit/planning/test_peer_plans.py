@@ -186,6 +186,12 @@ def test_what_does_not_fit_in_shards_either_is_streamed() -> None:
     assert plan.cost is not None and plan.cost.host_bytes == plan.cost.locked_bytes
 
 
+def test_nothing_is_left_out_that_could_be_faster_than_compute_alone() -> None:
+    """Pins are scarce and shapes are many; but where everything is resident, no other placement takes less."""
+    assert solve(wan(64, 388e9, host=20)).proof["leftOut"]
+    assert not solve(wan(96, 388e9, host=20)).proof["leftOut"]
+
+
 def test_slow_peers_leave_layers_where_they_were() -> None:
     """A peer link slower than the host's: nothing is won by shards."""
     assert not any(counts(entry)[1] for entry in placed(solve(wan(48, 1e9))).components)
