@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.table import Table
 
+from stowplan_agent.planning.links import have_peers
 from stowplan_agent.report.facts import cells, headline, knee_line, same_machine, why_not_less
 from stowplan_agent.report.frontier import Frontier, Held
 from stowplan_agent.report.sizes import GIB
@@ -27,7 +28,8 @@ def frontier_table(found: Frontier) -> Table:
 def frontier_lines(found: Frontier) -> list[str]:
     """The headline, the knee, why not less, how to read the columns, and what a size means."""
     reason = why_not_less(found)
-    columns = "Components: GiB on the card for good + while it runs, of all; the rest waits in host memory."
+    elsewhere = "host memory or on the other cards" if have_peers(found.record) else "host memory"
+    columns = f"Components: GiB on the card for good + while it runs, of all; the rest waits in {elsewhere}."
     bend = knee_line(found)
     return [headline(found), *([bend] if bend else []), *([reason] if reason else []), columns, same_machine(found)]
 

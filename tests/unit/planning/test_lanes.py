@@ -6,7 +6,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from examples import record_of
+from examples import component, interval, made, record_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +16,7 @@ from stowplan_agent.planning.layout import layout_of
 from stowplan_agent.planning.options import layerwise_entry
 from stowplan_agent.planning.pareto import undominated
 from stowplan_agent.planning.pricing import ShapePricer
+from stowplan_agent.planning.problems import entry_problems
 from stowplan_agent.planning.ring import Layer, run_seconds
 from stowplan_agent.planning.timeline import timeline_of
 from stowplan_agent.planning.visits import Visits
@@ -58,7 +59,7 @@ def test_lanes_equal_runs(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "component"),
+    ("name", "part"),
     [
         ("hard-4-two-experts-48gib.json", "transformer"),
         ("hard-2-permanent-or-forward-80gib.json", "transformer"),
@@ -66,9 +67,9 @@ def test_lanes_equal_runs(data: st.DataObject) -> None:
         ("hard-1-keep-or-die-31gib.json", "text_encoder"),
     ],
 )
-def test_columns_say_what_a_layout_says(name: str, component: str) -> None:
+def test_columns_say_what_a_layout_says(name: str, part: str) -> None:
     record = record_of(name)
-    visits = Visits(record, timeline_of(record), record.component(component))
+    visits = Visits(record, timeline_of(record), record.component(part))
     pricer = ShapePricer(visits)
     draw = np.random.default_rng(1)
     shapes = draw.choice(len(pricer.table), 60, replace=False)
@@ -86,6 +87,32 @@ def test_columns_say_what_a_layout_says(name: str, component: str) -> None:
             held = (table.always[shape], table.own[shape], table.host[shape], locked[row])
             assert (layout.always, layout.own, layout.host[0], layout.locked[0]) == held
             assert visits.times(layout, 0, link) == pytest.approx(exact[row], rel=1e-11)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8])
+def test_columns_say_what_a_layout_says_with_peers(ranks: int) -> None:
+    parts = [component("denoiser", 0.5, [0.25, 0.5, 0.5, 0.75, 0.25]), component("vae", 0.5)]
+    parts[0]["groups"].append({"name": "others", "layerBytes": [3000, 1 << 28, 1 << 29]})
+    stay = interval("denoiser", 5, 0.5, layers=5, seconds=0.01)
+    stay["runs"][0]["layerSeconds"]["others"] = [0.02, 0.001, 0.03]
+    record = made(parts, [stay, interval("vae", 1, 0.5)], card=100, ranks=ranks, peers=50e9)
+    visits = Visits(record, timeline_of(record), record.components[0])
+    pricer = ShapePricer(visits)
+    draw = np.random.default_rng(ranks)
+    shapes = draw.choice(len(pricer.table), 200, replace=False)
+    pins = draw.integers(0, pricer.table.most[shapes] + 1)
+    locked, table = pricer.locked(shapes, pins), pricer.table
+    exact, bound, busy = (each(shapes, pins, 0) for each in (pricer.exact, pricer.bound, pricer.busy))
+    assert len(visits.links) == 1 and (bound <= exact * (1 + 1e-9)).all() and (busy <= exact * (1 + 1e-9)).all()
+    for row, shape in enumerate(shapes):
+        same = tuple((int(one),) * ranks for one in pins[row])
+        entry = layerwise_entry(visits.component, table.streams(shape), table.lives(shape), same)
+        assert not entry_problems(visits.component, entry, ranks, peers=True)
+        layout = visits.layout(entry)
+        assert (layout.always, layout.own) == (table.always[shape], table.own[shape])
+        assert (sum(layout.host), sum(layout.locked)) == (table.host[shape], locked[row])
+        for rank in range(ranks):
+            assert visits.times(layout, rank, 0) == pytest.approx(exact[row], rel=1e-11)
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 4)] * 3), max_size=40))
