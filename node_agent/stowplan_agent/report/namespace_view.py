@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -14,7 +15,10 @@ from stowplan_agent.report.namespace import STEPS, DeploymentView, Memory, PodVi
 from stowplan_api.quantity import for_people
 
 BAR: Final = 26
-"""Letters of a memory bar."""
+"""Letters of a memory bar, where there is room for them."""
+SHORTEST_BAR: Final = 10
+MINUTES_FROM: Final = 600
+"""Seconds from which a phase is said to run for minutes."""
 COLOURS: Final = ("blue", "green", "yellow", "magenta", "red", "cyan")
 STATES: Final = {"Ready": "green", "RolledBack": "yellow", "Failed": "red"}
 LEGEND: Final = "█ weights by component   ▒ until the peak of a request   · free   ░ reserve"
@@ -56,7 +60,7 @@ def _pods(pods: Sequence[PodView]) -> RenderableType:
             Text(f"  {pod.name}"),
             Text(phase_words(pod), style=STATES.get(pod.phase, "cyan")),
             Text(pod.gate, style={"open": "green", "closed": "red"}.get(pod.gate, "dim")),
-            bar(memory) if memory is not None else Text(""),
+            Bar(memory) if memory is not None else Text(""),
             Text(f"{for_people(memory.peak)} of {for_people(memory.capacity)}" if memory is not None else ""),
             Text(pod.seconds),
         )
@@ -67,7 +71,25 @@ def _pods(pods: Sequence[PodView]) -> RenderableType:
 def phase_words(pod: PodView) -> str:
     """The phase; where it is on the way, how far and for how long."""
     step = f" {STEPS.index(pod.phase) + 1}/{len(STEPS)}" if pod.phase in STEPS else ""
-    return f"{pod.phase}{step}" + ("" if pod.since is None else f", {pod.since:.0f} s")
+    if pod.since is None:
+        return f"{pod.phase}{step}"
+    long = pod.since >= MINUTES_FROM
+    return f"{pod.phase}{step}, {pod.since / 60:.0f} min" if long else f"{pod.phase}{step}, {pod.since:.0f} s"
+
+
+class Bar:
+    """A device as one line, as long as its column lets it be."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        """How short and how long it may be."""
+        return Measurement(SHORTEST_BAR, BAR)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw it."""
+        yield bar(self._memory, min(options.max_width, BAR))
 
 
 def bar(memory: Memory, width: int = BAR) -> Text:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,7 @@ def test_a_pod_is_its_phase_its_gate_and_what_stops_it(name: str, phase: str, ga
 def test_a_phase_that_runs_says_how_far_and_how_long() -> None:
     assert phase_words(pods()["wan22-b"]) == "Probe 4/8, 30 s"
     assert phase_words(pods()["wan22-a"]) == "Ready"
+    assert phase_words(replace(pods()["wan22-b"], since=1230.0)) == "Probe 4/8, 20 min"
 
 
 @pytest.mark.parametrize(
@@ -107,6 +109,8 @@ def test_all_of_it_is_in_the_terminal_at_any_width() -> None:
         whole = "".join(said.split())
         for words in ("studio/wan22", "RolledOut", "2/2validated", "wan22-b", "CrashLoopBackOff", "1rollback", "open"):
             assert words in whole, (width, words)
+        bars = [line for line in said.splitlines() if "▒" in line and "weights by" not in line]
+        assert len(bars) == 2 and all("░" in line for line in bars), "a bar is one line, shorter where there is no room"
     assert LEGEND in text(views()) and "30 GiB of 40 GiB" in text(views())
     assert "kubectl apply" in text(())
 

@@ -161,6 +161,22 @@ def test_another_model_is_not_found() -> None:
     assert (caught.value.status, caught.value.code) == (404, "model_not_found")
 
 
+@pytest.mark.parametrize("field", ["prompt", "model", "size", "user", "safety_identifier", "negative_prompt"])
+def test_text_that_is_no_unicode_is_refused_wherever_it_stands(field: str) -> None:
+    with pytest.raises(ApiError, match="unicode") as caught:
+        image(**{field: "\ud800"})
+    assert (caught.value.status, caught.value.param) == (400, field)
+
+
+def test_the_first_unknown_field_of_many_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To list them all held up every other request for seconds."""
+    monkeypatch.setattr(ImageBody, "model_validate", None)
+    with pytest.raises(ApiError) as caught:
+        image(**{f"x{number}" * 50: number for number in range(100_000)})
+    assert (caught.value.status, caught.value.code) == (400, "unknown_field")
+    assert len(caught.value.message) < 400 and len(caught.value.param or "") == 60
+
+
 @pytest.mark.parametrize("data", [None, [], 3, "x", [{"prompt": "a"}]])
 def test_a_body_that_is_no_object_is_refused(data: object) -> None:
     with pytest.raises(ApiError, match="one JSON object"):
