@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from stowplan_agent.planning.choice import Ties
-from stowplan_agent.planning.labels import Labels
+from stowplan_agent.planning.labels import NO_ROW, Labels
 from stowplan_agent.planning.reach import UNMOVED, Reach
 from stowplan_agent.planning.reopened import Reopened, locked_bytes
 from stowplan_agent.planning.rows import Rows
@@ -103,7 +103,7 @@ class Arrival:
                 rest = stays
                 for other in members:
                     if other != component:
-                        rest = final.joined(rest, tables[other][masks[other]].min(axis=0, initial=np.inf))
+                        rest = final.joined(rest, tables[other][masks[other]].min(axis=0, initial=NO_ROW))
                 left[component] = self.budget - float(rest[last])
                 columns = final.joined(tables[component], rest)
                 mask = masks[component] & final.fit(columns) & (columns[:, last] <= self.budget)

@@ -21,6 +21,8 @@ ROUNDING: Final = 1e-9
 """Relative: bounds that differ by less are the same sum in another order."""
 TOP: Final = 120
 """Rows of each component among which a better selection is looked for."""
+MANY: Final = 8 * TOP
+"""Rows of each component of which those are looked for that are nowhere worse than another one."""
 EXTRA: Final = (0.0, 1e-4, 1e-2, 1.0)
 """Shares of a request by which prices are raised for a part of them."""
 WIDTH: Final = 300
@@ -95,7 +97,7 @@ class Bounded(Incumbent):
         """Look for a faster selection among the cheapest rows."""
         few, before = [], self.best
         for component, (space, rows) in enumerate(zip(self.spaces, pools, strict=True)):
-            front = self.front(rows, component)
+            front = self.front(self._cheap(rows, component, MANY), component)
             few.append(self._cheap(space.opened(self._cheap(front, component)), component))
         labels = self.merge(few, WIDTH)
         labels = labels.take(np.argsort(self.ledger.seconds(labels.columns), kind="stable")[:DOZEN])
@@ -107,13 +109,13 @@ class Bounded(Incumbent):
             self.descend(pools)
         return self.best < before
 
-    def _cheap(self, rows: Rows, component: int) -> Rows:
+    def _cheap(self, rows: Rows, component: int, top: int = TOP) -> Rows:
         """The cheapest rows at the prices of the limits, and at prices a little above: of many that are equally fast,
         those that take little."""
-        if len(rows) <= TOP:
+        if len(rows) <= top:
             return rows
         cost = self.dual.reduced(rows, component)
-        held = rows.bytes[:, [ALWAYS, OWN]].sum(axis=1) + rows.bytes[:, LOCKED:].sum(axis=1)
+        held = rows.bytes[:, ALWAYS] + rows.bytes[:, OWN] + rows.bytes[:, LOCKED:].sum(axis=1)
         taken = held * self.goal() / max(float(held.max()), 1.0)
-        orders = [least(cost + taken * extra, TOP // 8 if extra else TOP) for extra in EXTRA]
+        orders = [least(cost + taken * extra, top // 8 if extra else top) for extra in EXTRA]
         return rows.take(distinct(np.concatenate(orders)))

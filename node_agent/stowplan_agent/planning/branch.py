@@ -1,7 +1,7 @@
 """One way to prefetch: which components are prefetched, and with which pins; and the option spaces that follow.
 
 Which components are prefetched decides two things. Bytes: what a prefetch holds in the interval before is room that is
-taken there, whatever else is chosen (`frame_of`). Seconds: each chain of `chains` is a function of its head's entry. So
+taken there, whatever else is chosen (`frame`). Seconds: each chain of `chains` is a function of its head's entry. So
 with both given, components are as independent as without any prefetch, and the same search is exact for them
 (`branches` goes through all ways).
 

@@ -60,8 +60,8 @@ class Dual:
     def __init__(self, spaces: Sequence[Space], frame: Frame) -> None:
         self.spaces = spaces
         self.frame = frame
-        self.steps = spaces[0].prices
-        """Prices at which elastic rows change their pins, falling."""
+        self.steps: list[float] = spaces[0].prices.tolist()
+        """Prices at which elastic rows change their pins, falling to 0."""
         self.limits = limits_of(frame)
         self.active = np.isfinite(self.limits)
         self.active[len(frame.room) + 1] &= frame.host_scarce
@@ -84,38 +84,46 @@ class Dual:
     def reduced(self, rows: Rows, component: int) -> Floats:
         """Reduced cost of each row."""
         prices = self.prices()
-        cost: Floats = rows.times @ self._mix(float(prices.pins.sum())) + rows.bytes @ prices.of(component)
+        cost: Floats = self._seconds(rows, float(prices.pins.sum())) + rows.bytes @ prices.of(component)
         return cost
 
     def all_reduced(self, pools: Sequence[Rows]) -> list[Floats]:
         """Reduced cost of each row of every component."""
         prices, found = self.prices(), []
-        mix, columns = self._mix(float(prices.pins.sum())), prices.of(0)
+        price, columns = float(prices.pins.sum()), prices.of(0)
         for rows, room in zip(pools, prices.room.tolist(), strict=True):
             columns[OWN] = room
-            found.append(rows.times @ mix + rows.bytes @ columns)
+            found.append(self._seconds(rows, price) + rows.bytes @ columns)
         return found
+
+    def _seconds(self, rows: Rows, price: float) -> Floats:
+        """Seconds and the price of locked bytes of each row, at one price a locked byte."""
+        above, part = self._between(price)
+        if part in (0.0, 1.0):
+            return rows.times[:, above + int(part)]
+        return rows.times[:, above] * (1 - part) + rows.times[:, above + 1] * part
 
     def search(self, pools: Sequence[Rows], best: float) -> None:
         """Look for better prices, given the seconds of a known selection."""
-        table, starts = self._table(pools)
-        count, nodes = len(self.limits), slice(len(self.frame.room) + 2, None)
-        active = self.active.astype(np.float64)
+        table, times, starts = self._table(pools)
+        nodes, active = slice(len(self.frame.room) + 2, None), self.active.astype(np.float64)
         limits = np.where(self.active, self.limits, 0.0) / self.unit
         vector, found, stale = self.vector, -np.inf, 0
         hope, scarce = np.inf, self.frame.pins_scarce
-        price, mix = 0.0, self._mix(0.0)
+        falls, above, part = times[:-1] - times[1:], len(self.steps) - 1, 0.0
         for _ in range(STEPS):
             if scarce:
-                price = float(vector[nodes].sum()) / self.unit
-                mix = self._mix(price)
-            cost = table @ np.concatenate([vector, mix])
+                above, part = self._between(float(vector[nodes].sum()) / self.unit)
+            cost = table @ vector + times[above]
+            if part:
+                cost -= part * falls[above]
             picks = [start + int(cost[start:end].argmin()) for start, end in starts]
-            total = table[picks].sum(axis=0)
-            bound = float(cost[picks].sum() - limits @ vector)
-            slope = total[:count] - limits
-            if scarce:
-                slope[nodes] += float(total[count:] @ self._fall(price)) / self.unit
+            slope = np.add.reduce(table.take(picks, axis=0)) - limits
+            bound = float(np.add.reduce(cost.take(picks)) - limits @ vector)
+            if part:
+                # Bytes that elastic pins lock: what times rise by with the price.
+                rise = float(np.add.reduce(falls[above].take(picks)))
+                slope[nodes] += rise / ((self.steps[above] - self.steps[above + 1]) * self.unit)
             slope *= active
             slope[(vector <= 0) & (slope < 0)] = 0.0
             if bound > found:
@@ -130,42 +138,32 @@ class Dual:
                 break
             vector = np.maximum(vector + (found + hope - bound) / steep * slope, 0.0)
 
-    def _table(self, pools: Sequence[Rows]) -> tuple[Floats, list[tuple[int, int]]]:
-        """What each row takes of each limit in units, and its times; and where each component's rows start and end."""
+    def _table(self, pools: Sequence[Rows]) -> tuple[Floats, Floats, list[tuple[int, int]]]:
+        """What each row takes of each limit in units; its times, one row a price; and where each component's rows
+        start and end."""
         count, limits, place = len(self.frame.room), len(self.limits), 0
-        table = np.zeros((sum(map(len, pools)), limits + len(self.steps)))
+        table = np.zeros((sum(map(len, pools)), limits))
         starts = []
         for component, rows in enumerate(pools):
             part = table[place : place + len(rows)]
             part[:, : count + 1] = rows.bytes[:, ALWAYS, None]
             part[:, component] += rows.bytes[:, OWN]
             part[:, count + 1] = rows.bytes[:, HOST]
-            part[:, count + 2 : limits] = rows.bytes[:, LOCKED:]
-            part[:, limits:] = rows.times
+            part[:, count + 2 :] = rows.bytes[:, LOCKED:]
             starts.append((place, place + len(rows)))
             place += len(rows)
-        table[:, :limits] *= self.active / self.unit
-        return table, starts
+        table *= self.active / self.unit
+        times = np.concatenate([rows.times.T for rows in pools], axis=1)
+        return table, times, starts
 
-    def _mix(self, price: float) -> Floats:
-        """Weights of the columns of ``Rows.times`` at one price a locked byte: they lie on straight lines between."""
-        mix = np.zeros(len(self.steps))
-        if price >= self.steps[0]:
-            mix[0] = 1.0
-            return mix
-        above = int(np.flatnonzero(self.steps > price)[-1])
-        part = (self.steps[above] - price) / (self.steps[above] - self.steps[above + 1])
-        mix[above], mix[above + 1] = 1 - part, part
-        return mix
-
-    def _fall(self, price: float) -> Floats:
-        """Weights of the columns of ``Rows.times`` that give the bytes which elastic pins lock at one price."""
-        fall = np.zeros(len(self.steps))
-        if price < self.steps[0]:
-            above = int(np.flatnonzero(self.steps > price)[-1])
-            fall[above] = 1 / (self.steps[above] - self.steps[above + 1])
-            fall[above + 1] = -fall[above]
-        return fall
+    def _between(self, price: float) -> tuple[int, float]:
+        """Which two columns of ``Rows.times`` one price a locked byte is between: the first one, and how far it is from
+        there to the next. Times lie on straight lines between them, and above the highest price they stay."""
+        steps = self.steps
+        if price >= steps[0]:
+            return 0, 0.0
+        above = next(place for place in range(len(steps) - 2, -1, -1) if steps[place] > price)
+        return above, float((steps[above] - price) / (steps[above] - steps[above + 1]))
 
 
 def limits_of(frame: Frame) -> Floats:

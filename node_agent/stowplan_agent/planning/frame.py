@@ -17,7 +17,7 @@ from stowplan_agent.planning.limits import activation_bytes, weight_room
 from stowplan_agent.planning.links import have_peers
 from stowplan_agent.planning.table import Floats
 from stowplan_agent.planning.timeline import Timeline
-from stowplan_api.record import CalibrationRecord
+from stowplan_api.record import CalibrationRecord, Rank
 
 Names = tuple[str, ...]
 
@@ -98,72 +98,78 @@ class Peak:
     """The same of each interval of ``Frame.early``, without what a selection still chooses."""
 
 
-def frame_of(
-    record: CalibrationRecord,
-    timeline: Timeline,
-    links: list[int],
-    early: Sequence[int] | None = None,
-    choices: Collection[str] = (),
-) -> Frame:
-    """The frame of a record; ``links`` is the link class of each rank.
+class Frames:
+    """The frames of one record, whatever is prefetched: what they have in common is worked out once.
 
-    ``early`` are bytes by interval that prefetches hold there: for all others they are room that is taken. ``choices``
-    are components that a selection may prefetch or not.
+    ``links`` is the link class of each rank.
     """
-    taken = early or [0] * len(record.intervals)
-    before = sorted({index for name in choices for index in timeline.before[name]})
-    names = tuple(component.name for component in record.components)
-    room = [min(ranks) - bytes_ for ranks, bytes_ in zip(weight_room(record), taken, strict=True)]
-    at_home = {index for own in timeline.own.values() for index in own}
-    idle = [index for index in range(len(record.intervals)) if index not in at_home]
-    ranks_of = np.zeros((len(record.nodes), max(links) + 1))
-    for index, rank in enumerate(record.ranks):
-        ranks_of[[node.name for node in record.nodes].index(rank.node), links[index]] += 1
-    if have_peers(record):
-        ranks_of = np.minimum(ranks_of, 1.0)
-    used = [index for index in range(len(record.nodes)) if ranks_of[index].any()]
-    host = min(record.nodes[index].host_bytes // int(ranks_of[index].sum()) for index in used)
-    return Frame(
-        components=names,
-        room=np.array([min((room[i] for i in timeline.own[name]), default=np.inf) for name in names]),
-        idle_room=float(min((room[i] for i in idle), default=np.inf)),
-        host=float(host),
-        pinnable=np.array([float(record.nodes[index].pinnable_bytes) for index in used]),
-        weights=float(sum(component.total_bytes() for component in record.components)),
-        ranks_of=ranks_of[used],
-        ranks=tuple(
+
+    def __init__(self, record: CalibrationRecord, timeline: Timeline, links: Sequence[int]) -> None:
+        self.timeline = timeline
+        self.names = tuple(component.name for component in record.components)
+        self.room = [min(ranks) for ranks in weight_room(record)]
+        at_home = {index for own in timeline.own.values() for index in own}
+        self.idle = [index for index in range(len(record.intervals)) if index not in at_home]
+        ranks_of = np.zeros((len(record.nodes), max(links) + 1))
+        for index, rank in enumerate(record.ranks):
+            ranks_of[[node.name for node in record.nodes].index(rank.node), links[index]] += 1
+        if have_peers(record):
+            ranks_of = np.minimum(ranks_of, 1.0)
+        used = [index for index in range(len(record.nodes)) if ranks_of[index].any()]
+        self.host = float(min(record.nodes[index].host_bytes // int(ranks_of[index].sum()) for index in used))
+        self.pinnable = np.array([float(record.nodes[index].pinnable_bytes) for index in used])
+        self.weights = float(sum(component.total_bytes() for component in record.components))
+        self.ranks_of = ranks_of[used]
+        self.ranks = tuple(
             tuple(i for i, rank in enumerate(record.ranks) if rank.node == record.nodes[index].name) for index in used
-        ),
-        peaks=_peaks(record, timeline, idle, taken, before),
-        early=tuple(
-            Early(
-                owner=next((c for c, name in enumerate(names) if index in timeline.own[name]), -1),
-                components=tuple(
-                    c for c, name in enumerate(names) if name in choices and index in timeline.before[name]
-                ),
-                room=float(room[index]),
-            )
-            for index in before
-        ),
-    )
-
-
-def _peaks(
-    record: CalibrationRecord, timeline: Timeline, idle: list[int], taken: Sequence[int], before: Sequence[int]
-) -> tuple[Peak, ...]:
-    alike: dict[tuple[int, ...], list[int]] = {}
-    for rank in range(len(record.ranks)):
-        held = tuple(activation_bytes(one, rank) + more for one, more in zip(record.intervals, taken, strict=True))
-        alike.setdefault(held, []).append(rank)
-    return tuple(
-        Peak(
-            ranks=len(ranks),
-            outside=float(sum(record.ranks[rank].outside_bytes for rank in ranks)),
-            own=np.array(
-                [max((float(held[i]) for i in timeline.own[c.name]), default=-np.inf) for c in record.components]
-            ),
-            idle=float(max((held[i] for i in idle), default=-np.inf)),
-            early=np.array([float(held[i]) for i in before]),
         )
-        for held, ranks in alike.items()
-    )
+        alike: dict[tuple[int, ...], list[Rank]] = {}
+        for index, rank in enumerate(record.ranks):
+            alike.setdefault(tuple(activation_bytes(one, index) for one in record.intervals), []).append(rank)
+        self.alike = [(held, len(each), float(sum(one.outside_bytes for one in each))) for held, each in alike.items()]
+        """Activations by interval, how many ranks have these, and their bytes outside the allocator."""
+
+    def frame(self, early: Sequence[int] | None = None, choices: Collection[str] = ()) -> Frame:
+        """The frame beside ``early`` bytes by interval that prefetches hold there: for all others they are room that
+        is taken. ``choices`` are components that a selection may prefetch or not."""
+        timeline, names = self.timeline, self.names
+        taken = early or [0] * len(self.room)
+        before = sorted({index for name in choices for index in timeline.before[name]})
+        room = [one - bytes_ for one, bytes_ in zip(self.room, taken, strict=True)]
+        return Frame(
+            components=names,
+            room=np.array([min((room[i] for i in timeline.own[name]), default=np.inf) for name in names]),
+            idle_room=float(min((room[i] for i in self.idle), default=np.inf)),
+            host=self.host,
+            pinnable=self.pinnable,
+            weights=self.weights,
+            ranks_of=self.ranks_of,
+            ranks=self.ranks,
+            peaks=self._peaks(taken, before),
+            early=tuple(
+                Early(
+                    owner=next((c for c, name in enumerate(names) if index in timeline.own[name]), -1),
+                    components=tuple(
+                        c for c, name in enumerate(names) if name in choices and index in timeline.before[name]
+                    ),
+                    room=float(room[index]),
+                )
+                for index in before
+            ),
+        )
+
+    def _peaks(self, taken: Sequence[int], before: Sequence[int]) -> tuple[Peak, ...]:
+        found = []
+        for activations, ranks, outside in self.alike:
+            held = [float(one + more) for one, more in zip(activations, taken, strict=True)]
+            own = [max((held[i] for i in self.timeline.own[name]), default=-np.inf) for name in self.names]
+            found.append(
+                Peak(
+                    ranks=ranks,
+                    outside=outside,
+                    own=np.array(own),
+                    idle=max((held[i] for i in self.idle), default=-np.inf),
+                    early=np.array([held[i] for i in before]),
+                )
+            )
+        return tuple(found)

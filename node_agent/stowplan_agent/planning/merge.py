@@ -7,15 +7,16 @@ the end holds a best selection.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
 
-from stowplan_agent.planning.labels import Labels, Ledger, start
+from stowplan_agent.planning.fronts import Front, Fronts
+from stowplan_agent.planning.labels import Labels, start
 from stowplan_agent.planning.pareto import undominated
-from stowplan_agent.planning.rows import Rows, distinct
-from stowplan_agent.planning.table import Bools, Floats, Ints
+from stowplan_agent.planning.rows import distinct
+from stowplan_agent.planning.table import Floats, Ints
 
 AT_ONCE: Final = 1 << 18
 """Pairs of a label and a row that are looked at together."""
@@ -29,58 +30,8 @@ MOST_COMPARED: Final = 6000
 """Labels beyond which it takes less time to carry them on than to compare them."""
 
 
-class Front(NamedTuple):
-    """Rows of one component."""
-
-    rows: Ints
-    table: Floats
-    """Their columns."""
-    spent: Floats
-    least: Floats
-    """The least of each column."""
-    least_spent: float
-
-    def take(self, order: Ints) -> Front:
-        """The rows in another order."""
-        return self._replace(rows=self.rows[order], table=self.table[order], spent=self.spent[order])
-
-
-class Merge:
-    """The components of a selection, ready to be added one to another.
-
-    ``spent`` is the reduced cost of each row, ``budget`` what a full label may spend of it, ``most`` the seconds that a
-    full label may take. ``judged`` are the columns by which rows are useless beside others, those of the ledger if it
-    is not given.
-    """
-
-    def __init__(
-        self,
-        ledger: Ledger,
-        pools: Sequence[Rows],
-        spent: Sequence[Floats],
-        budget: float,
-        most: float = np.inf,
-        judged: Bools | None = None,
-    ) -> None:
-        self.ledger, self.spent, self.budget, self.most = ledger, spent, budget, most
-        self.judged = ledger.judged if judged is None else judged
-        self.tables = [ledger.columns(rows, component) for component, rows in enumerate(pools)]
-        self._fronts: dict[int, Front] = {}
-
-    def front(self, component: int) -> Front:
-        """The rows of a component that are not useless."""
-        if component not in self._fronts:
-            self._set_front(component, undominated(self.tables[component][:, self.judged]))
-        return self._fronts[component]
-
-    def _set_front(self, component: int, rows: Ints) -> None:
-        table, spent = self.tables[component][rows], self.spent[component][rows]
-        least = float(spent.min(initial=np.inf))
-        self._fronts[component] = Front(rows, table, spent, table.min(axis=0, initial=np.inf), least)
-
-    def shortest_first(self, components: Iterable[int]) -> list[int]:
-        """The components in the order in which they are added with the least work."""
-        return sorted(components, key=lambda component: len(self.front(component).rows))
+class Merge(Fronts):
+    """Adds the components of a selection one to another."""
 
     def full(self, *, width: int | None = None, enough: int | None = None) -> Labels:
         """Selections of all components within limits: those that can be best, and some more.
@@ -89,7 +40,8 @@ class Merge:
         With ``enough`` any so many selections do.
         """
         order = self.shortest_first(range(len(self.tables)))
-        *_, labels = start(self.ledger), *self.grown(order, width=width, enough=enough)
+        begun = self.begun(order)
+        *_, labels = begun, *self.grown(order, begun=begun, width=width, enough=enough)
         return labels.take(np.arange(len(labels)), np.argsort(order))
 
     def completed(self, few: int) -> list[Ints]:
@@ -97,29 +49,31 @@ class Merge:
         kept = [np.arange(len(table)) for table in self.tables]
         for component in sorted(range(len(kept)), key=lambda c: -len(kept[c])):
             if len(kept[component]) > few:
-                self._set_front(component, kept[component])
+                self.set_front(component, kept[component])
                 others = self.shortest_first(c for c in range(len(kept)) if c != component)
-                *_, labels = start(self.ledger), *self.grown([*others, component])
+                begun = self.begun([*others, component])
+                *_, labels = begun, *self.grown([*others, component], begun=begun)
                 if not len(labels):
                     return [rows[:0] for rows in kept]
                 rows = kept[component] = distinct(labels.rows[:, -1])
-                self._set_front(component, rows[undominated(self.tables[component][rows][:, self.judged])])
+                self.set_front(component, rows[undominated(self.tables[component][rows][:, self.judged])])
         return kept
 
     def grown(
         self,
         order: Sequence[int],
         *,
+        begun: Labels | None = None,
         width: int | None = None,
         enough: int | None = None,
-        beside: Floats | None = None,
     ) -> Iterator[Labels]:
         """Labels of the first component of ``order``, of the first two, and so on; the last ones as they come.
 
-        ``beside`` are columns that must fit as well.
+        Those of the first components may be ``begun``: then only labels of more than these come.
         """
-        ledger, labels = self.ledger, start(self.ledger)
-        rests = [start(ledger).columns[0] if beside is None else beside]
+        ledger, labels = self.ledger, start(self.ledger) if begun is None else begun
+        order = order[labels.rows.shape[1] :]
+        rests = [start(ledger).columns[0]]
         for component in order[:0:-1]:
             rests.append(ledger.joined(rests[-1], self.front(component).least))
         for place, component in enumerate(order):
@@ -157,26 +111,32 @@ class Merge:
             mask = few.spent[:, None] <= allowed - spent
             mask &= few.columns[:, last, None] + table[:, last] <= room
             mask &= ledger.paired(few.columns, table, rest)
-            one, column = np.nonzero(mask)
-            columns = ledger.joined(few.columns[one], table[column])
-            fit = ledger.fit(ledger.joined(columns, rest))
-            one, column = one[fit], column[fit]
-            rows = np.concatenate([few.rows[one], front.rows[column][:, None]], axis=1)
-            parts.append(Labels(columns[fit], rows, few.spent[one] + spent[column]))
+            one, column = mask.nonzero()
+            columns = ledger.joined(few.columns.take(one, axis=0), table.take(column, axis=0))
+            parts.append(self._fitting(few, front, one, column, columns, rest))
             if enough is not None and sum(map(len, parts)) >= enough:
                 break
+        if len(parts) == 2:
+            return parts[1]
         return Labels(*(np.concatenate([getattr(part, one) for part in parts]) for one in ("columns", "rows", "spent")))
 
     def _all_added(self, labels: Labels, front: Front, allowed: float, room: float, rest: Floats) -> Labels:
         """The same of so few pairs that to put all of them together is the least work."""
-        one, column = np.divmod(np.arange(len(labels) * len(front.rows)), max(len(front.rows), 1))
-        columns = self.ledger.joined(labels.columns[one], front.table[column])
-        mask = labels.spent[one] <= (allowed - front.spent)[column]
-        mask &= columns[:, self.ledger.times.stop - 1] <= room
-        index = np.flatnonzero(mask & self.ledger.fit(self.ledger.joined(columns, rest)))
-        one, column = one[index], column[index]
-        rows = np.concatenate([labels.rows[one], front.rows[column][:, None]], axis=1)
-        return Labels(columns[index], rows, labels.spent[one] + front.spent[column])
+        pairs = self.ledger.joined(labels.columns[:, None], front.table)
+        mask = labels.spent[:, None] <= allowed - front.spent
+        mask &= pairs[:, :, self.ledger.times.stop - 1] <= room
+        index = mask.ravel().nonzero()[0]
+        one, column = np.divmod(index, max(len(front.rows), 1))
+        columns = pairs.reshape(-1, pairs.shape[2]).take(index, axis=0)
+        return self._fitting(labels, front, one, column, columns, rest)
+
+    def _fitting(self, labels: Labels, front: Front, one: Ints, column: Ints, columns: Floats, rest: Floats) -> Labels:
+        """The pairs of labels ``one`` and rows ``column`` of a front that are within limits beside ``rest``; both
+        together are ``columns``."""
+        fit = self.ledger.fit(self.ledger.joined(columns, rest)).nonzero()[0]
+        one, column = one.take(fit), column.take(fit)
+        rows = np.concatenate([labels.rows.take(one, axis=0), front.rows.take(column)[:, None]], axis=1)
+        return Labels(columns.take(fit, axis=0), rows, labels.spent.take(one) + front.spent.take(column))
 
 
 def _pairs(ones: Floats, others: Floats, most: float) -> int:

@@ -60,11 +60,13 @@ def _of_few(columns: Floats) -> Ints:
     """`undominated` of so few rows that to compare all pairs is the least work."""
     if len(columns) < 2:
         return np.arange(len(columns))
-    no_larger = (columns[:, None] <= columns).all(axis=2)
+    no_larger = np.ones((len(columns), len(columns)), dtype=np.bool_)
+    for column in columns.T:
+        no_larger &= column[:, None] <= column
     equal = no_larger & no_larger.T
     no_larger ^= equal
     no_larger |= equal & EARLIER[: len(columns), : len(columns)].T
-    return np.flatnonzero(~no_larger.any(axis=0))
+    return np.logical_not(no_larger.any(axis=0)).nonzero()[0]
 
 
 def _distinct(columns: Floats) -> Floats:

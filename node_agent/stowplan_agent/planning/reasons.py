@@ -33,6 +33,9 @@ NEARBY: Final = (GIB, 8 * GIB, np.inf)
 FARTHER: Final = (1e-5, 1e-3, np.inf)
 """Shares of a request by which a row may be slower than the chosen one where the next one is looked for among many."""
 
+DIGITS: Final = 11
+"""Digits of a share of a request that count where one row of several is chosen."""
+
 
 def explanations(setting: Setting, placement: Placement, request_seconds: float) -> tuple[Explanation, ...]:
     """One explanation a component, in the record's order."""
@@ -123,7 +126,7 @@ class _Reason:
             good = np.flatnonzero(part.times[:, -1] < enough)
             if len(good):
                 lacks = short[order[start : start + NEAR]][good]
-                best = good[np.lexsort((part.times[good, -1], lacks))[0]]
+                best = good[np.lexsort((self._even(part.times[good, -1]), lacks))[0]]
                 return part.take(np.array([best]))
         return None
 
@@ -159,6 +162,11 @@ class _Reason:
             best = first if best is None or float(first.times[0, -1]) < float(best.times[0, -1]) else best
             done += NEAR
         return best
+
+    def _even(self, times: Floats) -> Floats:
+        """Seconds that are equal where they differ by rounding: the same run is simulated alone or beside others."""
+        even: Floats = np.round(times / self.request_seconds, DIGITS)
+        return even
 
     def _short(self, rows: Rows, *, pins: bool) -> Floats:
         """Bytes that each row is short of, the worst limit, with the other components as placed."""

@@ -70,8 +70,8 @@ class Search(Thorough):
         pools = self.within(pools)
         if all(map(len, pools)):
             pools = [space.sharpened(rows) for space, rows in zip(self.spaces, pools, strict=True)]
-            self.dual.search([rows.take(sampled(self.dual, rows, c)) for c, rows in enumerate(pools)], self.goal())
-            self._part(self.within(pools))
+            self._look_for_prices(pools)
+            self._part(pools, looked=True)
         self.settle()
         return bool(self.leaves)
 
@@ -88,7 +88,7 @@ class Search(Thorough):
         """
         self.known, self.dual.vector = known, near.dual.vector
         self.best, self.chosen = near.best, near.chosen
-        if near.wide and all(map(len, pools := self.possible(near.wide, self.budget()))):
+        if near.wide and all(map(len, pools := self.within(self.possible(near.wide, self.budget())))):
             if self.chosen:
                 self.descend(pools)
             self._part(pools)
@@ -104,23 +104,28 @@ class Search(Thorough):
             if len(labels):
                 self.leaves.append(Leaf(leaf.pools, leaf.dual, leaf.vector, labels))
 
-    def _part(self, pools: Sequence[Rows]) -> None:
-        """Search a part of the space: split it where the bound is not sharp, until it is small enough to go through."""
-        looked = False
+    def _look_for_prices(self, pools: Sequence[Rows]) -> None:
+        """Look for better prices, with a few rows for many."""
+        self.dual.search([rows.take(sampled(self.dual, rows, c)) for c, rows in enumerate(pools)], self.goal())
+
+    def _part(self, pools: Sequence[Rows], *, looked: bool = False) -> None:
+        """Search a part of the space: split it where the bound is not sharp, until it is small enough to go through.
+
+        ``looked`` says that better prices were looked for with these rows.
+        """
+        improved = False
         while True:
             if not all(map(len, pools)):
                 return
-            still_open = any(rows.open.any() for rows in pools)
-            if still_open or not self.few(pools):
-                few = [rows.take(sampled(self.dual, rows, c)) for c, rows in enumerate(pools)]
-                self.dual.search(few, self.goal())
-            pools = self.within(pools)
+            if not looked and (any(rows.open.any() for rows in pools) or not self.few(pools)):
+                self._look_for_prices(pools)
+            looked, pools = False, self.within(pools)
             if not all(map(len, pools)):
                 return
             # What is best is found in the end anyway: one look is enough.
-            if not looked and self.worth_a_look(pools) and self.improve(pools):
+            if not improved and self.worth_a_look(pools) and self.improve(pools):
                 pools = self.within(pools)
-            looked = True
+            improved = True
             if not any(rows.open.any() for rows in pools):
                 break
             pools = [self.some(rows, c, self.spaces[c].opened, rows.open) for c, rows in enumerate(pools)]

@@ -13,7 +13,7 @@ import numpy as np
 
 from stowplan_agent.planning.behind import Behind
 from stowplan_agent.planning.chains import early_bytes
-from stowplan_agent.planning.frame import Frame, frame_of
+from stowplan_agent.planning.frame import Frame, Frames
 from stowplan_agent.planning.links import have_peers
 from stowplan_agent.planning.prefetched import can_gain, slopes
 from stowplan_agent.planning.problems import entry_problems
@@ -46,8 +46,10 @@ class Setting:
     heads: dict[tuple[str, Behind, bool, bool], Space] = field(default_factory=dict)
     """Spaces of components by what is prefetched behind them, whether they may be prefetched, and whether pins are free
     (`freed`)."""
-    frames: dict[object, tuple[CalibrationRecord, Frame]] = field(default_factory=dict)
-    """Frames that were made, and their records, by the identity of these."""
+    frames: dict[int, tuple[CalibrationRecord, Frames]] = field(default_factory=dict)
+    """Records that frames were made of, by their identity."""
+    made: dict[object, Frame] = field(default_factory=dict)
+    """These frames, by the identity of their records and what is prefetched."""
 
     def space(self, name: str) -> Space:
         """The space of one component."""
@@ -61,11 +63,12 @@ class Setting:
         ``choices`` are components that a selection may prefetch or not.
         """
         key = (id(record), early, tuple(choices))
-        if key not in self.frames:
+        if key not in self.made:
+            if id(record) not in self.frames:
+                self.frames[id(record)] = record, Frames(record, self.timeline, self.spaces[0].visits.link_of)
             taken = early_bytes(record, self.timeline, early) if early else None
-            frame = frame_of(record, self.timeline, self.spaces[0].visits.link_of, taken, choices)
-            self.frames[key] = record, frame
-        return self.frames[key][1]
+            self.made[key] = self.frames[id(record)][1].frame(taken, choices)
+        return self.made[key]
 
 
 def setting_of(record: CalibrationRecord, current: Placement | None = None) -> Setting:
@@ -76,7 +79,8 @@ def setting_of(record: CalibrationRecord, current: Placement | None = None) -> S
     """
     timeline = timeline_of(record)
     visits = [Visits(record, timeline, component) for component in record.components]
-    frame = frame_of(record, timeline, visits[0].link_of)
+    frames = Frames(record, timeline, visits[0].link_of)
+    frame = frames.frame()
     spaces = tuple(Space(each, frame) for each in visits)
     early = tuple(space.component.name for space in spaces if can_gain(space, timeline, len(record.intervals)))
     prices = _prices(spaces, early)
@@ -92,7 +96,7 @@ def setting_of(record: CalibrationRecord, current: Placement | None = None) -> S
         for stay in course.stays
         if stay.component is None
     )
-    return Setting(record, timeline, spaces, frame, between, early)
+    return Setting(record, timeline, spaces, frame, between, early, frames={id(record): (record, frames)})
 
 
 def _prices(spaces: Sequence[Space], early: Sequence[str]) -> Floats:

@@ -22,7 +22,7 @@ from stowplan_agent.planning.rows import Rows, distinct, joined, least
 from stowplan_agent.planning.space import Space
 from stowplan_agent.planning.table import Bools, Ints
 
-ALSO: Final = 60
+ALSO: Final = 15
 """Rows that are priced together with those that are the best by their bounds."""
 MOST_AT_ONCE: Final = 1000
 """Rows of a component that are opened or priced before bounds are looked at again."""
@@ -71,10 +71,13 @@ class Thorough(Bounded):
         return pools, start(self.ledger).take(np.zeros(0, dtype=np.int64))
 
     def _next(self, rows: Rows, component: int, rounds: int) -> Ints:
-        """Rows that are likely to be asked for next: none in the first rounds, then twice as many each time."""
+        """Rows that are likely to be asked for next: of a handful all; else none in the first rounds, then twice as
+        many each time."""
+        todo = np.flatnonzero(~rows.priced)
+        if len(todo) <= HANDFUL:
+            return todo
         count = 1 << rounds if rounds > SHORT else 0
-        todo = np.flatnonzero(~rows.priced) if count else np.zeros(0, dtype=np.int64)
-        return todo[least(self.dual.reduced(rows.take(todo), component), count)] if len(todo) else todo
+        return todo[least(self.dual.reduced(rows.take(todo), component), count)] if count else todo[:0]
 
     def _narrowed(self, pools: list[Rows]) -> list[Rows]:
         """The rows that are part of a selection by their bounds; where these are many, the rows exactly priced."""

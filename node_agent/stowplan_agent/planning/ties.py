@@ -54,7 +54,7 @@ class TieBreak:
 
     def _all_rows(self, ledger: Ledger, leaf: Leaf) -> Leaf:
         """The leaf with every row that can still win, whatever its pins, and with their selections."""
-        merge, pools = self._merge(ledger, leaf, leaf.pools, leaf.spent(), self.search.ledger), list[Rows]()
+        merge, pools = self._completed(ledger, leaf), list[Rows]()
         for component, space in enumerate(self.spaces):
             if self.frame.pins_scarce and len(leaf.pools[component]) <= HANDFUL:
                 pools.append(space.priced(leaf.pools[component]))
@@ -78,6 +78,14 @@ class TieBreak:
         labels = self._merge(ledger, leaf, pools, spent).full()
         labels = labels.take(np.isfinite(self.locked(ledger, labels.columns)))
         return Leaf(pools, leaf.dual, leaf.vector, labels)
+
+    def _completed(self, ledger: Ledger, leaf: Leaf) -> Merge:
+        """The rows of the leaf that are part of a selection, ready to be put together."""
+        spent = leaf.spent()
+        kept = self._merge(ledger, leaf, leaf.pools, spent, self.search.ledger).completed(1)
+        pools = [rows.take(index) for rows, index in zip(leaf.pools, kept, strict=True)]
+        few = [each.take(index) for each, index in zip(spent, kept, strict=True)]
+        return self._merge(ledger, leaf, pools, few, self.search.ledger)
 
     def _others(self, merge: Merge, component: int) -> Labels:
         """Labels of all other components, of the rows of the leaf."""
