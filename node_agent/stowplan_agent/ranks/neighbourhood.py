@@ -6,6 +6,7 @@ This is where the engine, which knows of no ranks, and the store and the peer li
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from stowplan_agent.accelerators import Accelerator
 from stowplan_agent.ranks.circle import Circle
@@ -50,22 +51,23 @@ class Neighbourhood:
             return None
         return Shards(owner, self._accelerator, self._link, self._circle, self._ledger)
 
-    def meet(self, name: str) -> None:
-        """At the start of what all do in step."""
-        self._circle.meet(name)
+    def meet(self, name: str, value: Any = None) -> list[Any]:
+        """At the start of what all do in step, or for what all have to know."""
+        return [contribution.value for contribution in self._circle.meet(name, value)]
 
     def all_do(self, name: str, work: Callable[[], object]) -> None:
         """Each within the time that filling takes."""
         self._circle.all_do(name, work, patience=PATIENCE)
 
     def contents(self, unit: Unit) -> str:
-        """By the files that have the bytes; by the bytes where none has; by the rank where they may change.
-
-        Of what has neither a source nor a host copy only the rank is known.
-        """
-        if unit.identity is None and not unit.changes:
-            if unit.source is not None:
-                unit.identity = unit.source.identity() or digest(unit.source)
-            elif unit.host is not None:
-                unit.identity = digest_of(unit.views(unit.host.tensor))
+        """By the files that have the bytes; by the bytes where none has; by the rank where they may change."""
+        if unit.identity is None and unit.source is not None and not unit.changes:
+            unit.identity = unit.source.identity() or digest(unit.source)
         return f"of rank {self._circle.rank}" if unit.changes or unit.identity is None else unit.identity
+
+    def digest(self, unit: Unit) -> str:
+        """By the bytes themselves, from its host copy or else from its source."""
+        if unit.host is not None:
+            return digest_of(unit.views(unit.host.tensor))
+        assert unit.source is not None, "a unit whose bytes are asked for has them in host memory or in files"
+        return digest(unit.source)

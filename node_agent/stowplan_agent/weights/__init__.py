@@ -7,6 +7,7 @@ It does not know why it is asked. `WeightsEngine` is the whole surface; everythi
 - Taking over: `adoption` (which tensor belongs to which unit), `managers`, `loading`.
 - While it runs: `hooks`, `calls`, `bypassed`, `timeline`, `ring`, `slots`, `running_order`, `observer`; `neighbours`:
   other ranks.
+- Between places: `relocation` (in which order), `device_copies`, `shards` (layers that several ranks hold together).
 - Host memory and accounts: `host`, `host_copies`, `locking`, `ledger`, `audit`.
 - Changing weights: `rewriting`.
 """

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 import torch
 
 from stowplan_agent.accelerators import Accelerator
-from stowplan_agent.weights.entry import Roles, check_entry, roles_of
+from stowplan_agent.weights.entry import Roles, check_entry
 from stowplan_agent.weights.keyed_units import KeyedUnits
 from stowplan_agent.weights.ledger import Ledger
 from stowplan_agent.weights.neighbours import Neighbours
@@ -47,8 +47,7 @@ class ManagedComponent(KeyedUnits):
         self._accelerator = accelerator
         self._neighbours = neighbours
         self._ledger = ledger
-        self._relocation = Relocation(name, module, accelerator, ledger, neighbours)
-        self._sharded = self._relocation.sharded
+        self.relocation = Relocation(name, module, accelerator, ledger, neighbours)
         self._roles = Roles((), (), (), (), frozenset())
         self._ring: Ring | None = None
         self.order = RunningOrder()
@@ -67,19 +66,19 @@ class ManagedComponent(KeyedUnits):
         After an error the component is where it was, byte for byte, and the error is raised: `EntryError` for an entry
         that it cannot have, torch.OutOfMemoryError, what the driver or the reading of a file raises.
         """
-        check_entry(entry, self.lengths(), self.total_bytes(), rank, shards=self._sharded.of_all is not None)
-        roles = roles_of(entry, self.loose, self.groups, rank)
+        check_entry(entry, self.lengths(), self.total_bytes(), rank, shards=self.relocation.sharded.of_all is not None)
+        roles = self.relocation.roles(entry, self, rank)
         self.end()
-        self._relocation.meet(roles)
+        self.relocation.meet(roles)
         without_host_copy = [unit for unit in self.units() if unit.host is None]
         try:
-            self._relocation.go(self, roles)
+            self.relocation.go(self, roles)
         except BaseException:
             if self.entry is None:
                 for unit in self.units():
                     unit.unsettle()
                 raise
-            self._relocation.go(self, self._roles)
+            self.relocation.go(self, self._roles)
             for unit in without_host_copy:
                 unit.drop_host_copy()
             raise
@@ -91,8 +90,8 @@ class ManagedComponent(KeyedUnits):
 
     def resume(self, entry: ComponentPlacement, rank: int) -> None:
         """After `replace`: go where the entry puts the units that there are now. Raises what the driver raises."""
-        roles = roles_of(entry, self.loose, self.groups, rank)
-        self._relocation.go(self, roles)
+        roles = self.relocation.roles(entry, self, rank)
+        self.relocation.go(self, roles)
         self._roles, self.entry = roles, entry
         self.commit()
 
@@ -145,8 +144,8 @@ class ManagedComponent(KeyedUnits):
                 order = self.order.of(called, self)
                 shared = None
                 if self._neighbours is not None:
-                    self._sharded.forget()
-                    shared = self._neighbours.slots(self._sharded.of_all)
+                    self.relocation.sharded.forget()
+                    shared = self._neighbours.slots(self.relocation.sharded.of_all)
                 ring = Ring(self.name, self._roles.rings, self._accelerator, self._ledger, order, shared)
                 ring.open()
                 self._ring = ring

@@ -149,7 +149,7 @@ class WeightsEngine:
         with (
             torch.inference_mode(False),
             torch.no_grad(),
-            rewrite(self._components, self.accelerator, self.ledger, self._rank, host_headroom),
+            rewrite(self._components, self.accelerator, self.ledger, self._rank, host_headroom, self._neighbours),
         ):
             self._calls.stopped = "the weights are being rewritten; end that before anything else runs or moves"
             try:

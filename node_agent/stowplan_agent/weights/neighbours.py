@@ -2,7 +2,8 @@
 
 The engine does not know who they are or how bytes cross: whoever starts several ranks gives it these
 (`ranks.neighbourhood`). Every call is made by all ranks, in the same order, as they place the same components and run
-the same passes; they meet in it, but for `Neighbours.contents` and `ShardsOfAll.read`.
+the same passes; they meet in it, but for `Neighbours.contents`, `Neighbours.digest` and
+`ShardsOfAll.read`.
 """
 
 from __future__ import annotations
@@ -54,7 +55,10 @@ class ShardsOfAll(Protocol):
 
     def __contains__(self, layer: Hashable) -> bool: ...
 
-    def take(self, layers: Mapping[Any, ByteSource], contents: Iterable[str]) -> Mapping[Any, torch.Tensor]:
+    def agree(self, contents: Iterable[str]) -> bool:
+        """Whether all ranks say the same of these layers, in the words of `Neighbours.contents`."""
+
+    def take(self, layers: Mapping[Any, ByteSource]) -> Mapping[Any, torch.Tensor]:
         """Put layers there, on every rank or on none; returns this rank's shards."""
 
     def give_back(self, layers: Iterable[Hashable]) -> None:
@@ -77,14 +81,17 @@ class Neighbours(Protocol):
     def shards(self, owner: str) -> ShardsOfAll | None:
         """For a component that has none yet; None where devices have no access to one another."""
 
-    def meet(self, name: str) -> None:
-        """Wait until every rank has come to the same point."""
+    def meet(self, name: str, value: Any = None) -> Sequence[Any]:
+        """Wait until every rank has come to the same point; returns the JSON values that they bring, by rank."""
 
     def all_do(self, name: str, work: Callable[[], object]) -> None:
         """Do something on every rank: a failure of one is a failure of all."""
 
     def contents(self, unit: Any) -> str:
-        """What bytes a unit's host copy has: the same text on ranks whose bytes are the same."""
+        """What bytes a unit's host copy has: the same text on ranks whose bytes are the same, but for what was made."""
+
+    def digest(self, unit: Any) -> str:
+        """The same of any unit that is in host memory, or in files, at the cost of reading it."""
 
 
 NeighboursOf = Callable[[Ledger], Neighbours]

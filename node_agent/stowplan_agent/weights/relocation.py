@@ -8,18 +8,20 @@ after it, they make it in step: a failure of one is a failure of all at the same
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
 from stowplan_agent.accelerators import Accelerator
 from stowplan_agent.weights.device_copies import load_all
-from stowplan_agent.weights.entry import Roles
+from stowplan_agent.weights.entry import Roles, roles_of
 from stowplan_agent.weights.host_copies import make_host_copies
 from stowplan_agent.weights.keyed_units import KeyedUnits
 from stowplan_agent.weights.ledger import Ledger
 from stowplan_agent.weights.neighbours import Neighbours
 from stowplan_agent.weights.shards import ShardedUnits
 from stowplan_agent.weights.unit import Unit
+from stowplan_api.placement import ComponentPlacement
 
 
 class Relocation:
@@ -35,11 +37,18 @@ class Relocation:
     ) -> None:
         """Nothing has been moved yet."""
         self.sharded = ShardedUnits(owner, accelerator, ledger, neighbours)
+        self.out_of_shards = False
+        """Whether what an entry has in shards is in host memory, all the same."""
         self._owner = owner
         self._module = module
         self._accelerator = accelerator
         self._ledger = ledger
         self._neighbours = neighbours
+
+    def roles(self, entry: ComponentPlacement, component: KeyedUnits, rank: int) -> Roles:
+        """The roles of the component's units under an entry that it can have."""
+        roles = roles_of(entry, component.loose, component.groups, rank)
+        return replace(roles, sharded=()) if self.out_of_shards else roles
 
     def meet(self, roles: Roles) -> None:
         """Before `go`, and not on the way back: where shards are involved, all ranks come together."""

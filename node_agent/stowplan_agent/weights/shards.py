@@ -7,12 +7,13 @@ host memory, for this rank alone, and they stay until the component runs or move
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from stowplan_agent.accelerators import Accelerator
+from stowplan_agent.weights.entry import EntryError
 from stowplan_agent.weights.host import take_arena
 from stowplan_agent.weights.keyed_units import KeyedUnits
 from stowplan_agent.weights.ledger import Ledger
@@ -53,6 +54,11 @@ class ShardedUnits:
     def __bool__(self) -> bool:
         return bool(self._hooks)
 
+    @property
+    def nbytes(self) -> int:
+        """Of this rank's shards."""
+        return sum(unit.shard.nbytes for unit in self._hooks if unit.shard is not None)
+
     def meet(self) -> None:
         """Let all ranks come together, before anything changes that has to do with shards."""
         if self._neighbours is not None:
@@ -77,14 +83,15 @@ class ShardedUnits:
     def take(self, units: Iterable[Unit], component: KeyedUnits, module: torch.nn.Module) -> None:
         """Put these units of the component into shards, from their host copies, or else from their files.
 
-        Raises as `ShardsOfAll.take` does, with none of them there.
+        Raises as `ShardsOfAll.take` does, and `EntryError` where ranks have different bytes, with none of them there.
         """
         new = [unit for unit in units if unit not in self._hooks]
         if not new:
             return
-        assert self.of_all is not None and self._neighbours is not None, "an entry with shards has been checked"
+        assert self.of_all is not None, "an entry with shards has been checked"
+        self._check_same(new, self.of_all)
         sources = {unit: unit.source if unit.host is None else HostBytes(unit.host.tensor) for unit in new}
-        found = self.of_all.take(_there(sources), [self._neighbours.contents(unit) for unit in new])
+        found = self.of_all.take(_there(sources))
         layers = {unit: module.get_submodule(f"{key[0]}.{key[1]}") for key, unit in component.items() if key}
         for unit, shard in found.items():
             unit.shard = shard
@@ -95,6 +102,19 @@ class ShardedUnits:
         seen, self._seen = self._seen, []
         for unit in seen:
             unit.drop_host_copy()
+
+    def _check_same(self, units: Sequence[Unit], of_all: ShardsOfAll) -> None:
+        """By what is known of them, or else by their bytes: of what a rewrite has made nothing else is known."""
+        assert self._neighbours is not None, "only ranks with neighbours have shards"
+        if of_all.agree([self._neighbours.contents(unit) for unit in units]):
+            return
+        for unit in units:
+            unit.identity = self._neighbours.digest(unit)
+        if not of_all.agree([unit.identity or "" for unit in units]):
+            raise EntryError(
+                f"component {self._owner}: the ranks have different weights in layers that are to be shared out over "
+                "them; load the same on every rank, or leave shardedLayers out"
+            )
 
     def _shows(self, unit: Unit) -> Callable[..., None]:
         def show(*_: Any) -> None:

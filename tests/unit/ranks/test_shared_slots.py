@@ -63,8 +63,8 @@ def test_layers_in_shards_are_whole_when_they_run_and_each_rank_has_read_its_sha
         member = members[rank]
         layers = {f"layer {number}": Numbers(number, LAYER + 1000 * number) for number in range(4)}
         shards = member.shards
-        shards.take(dict(list(layers.items())[:1]), ["first"])
-        shards.take(dict(list(layers.items())[1:]), ["others"])
+        shards.take(dict(list(layers.items())[:1]))
+        shards.take(dict(list(layers.items())[1:]))
         exchange, slots = take_slots("ring", [LAYER + 3000] * 2, member.accelerator, member.link, member.circle)
         right = []
         for index, (key, source) in enumerate([*layers.items(), *layers.items()]):
@@ -122,11 +122,11 @@ def test_a_file_that_one_rank_cannot_read_fails_all_ranks_and_none_holds_anythin
     assert [member.held for member in members] == [0, 0]
 
 
-def test_layers_that_are_not_the_same_on_all_ranks_are_refused_before_memory_is_taken() -> None:
+def test_ranks_agree_on_what_their_layers_are() -> None:
     members = crew(2)
-    found = together(2, lambda rank: members[rank].shards.take({0: Numbers(0)}, [f"of rank {rank}"]))
-    assert str(found[0]) == (
-        "denoiser: the layers of rank 1 are not those of rank 0, so they cannot lie in shards; load the same weights "
-        "on every rank, or leave shardedLayers out"
-    )
-    assert [member.held for member in members] == [0, 0]
+    for said, same in ((["one", "of all"], True), (["one", "of rank"], False)):
+
+        def run(rank: int, said: list[str] = said, same: bool = same) -> bool:
+            return members[rank].shards.agree([said[0], said[1] if same else f"{said[1]} {rank}"])
+
+        assert together(2, run) == [same, same]

@@ -17,7 +17,6 @@ import torch
 from stowplan_agent.accelerators import Accelerator, Event
 from stowplan_agent.accelerators.interface import ByteSource
 from stowplan_agent.ranks.circle import Circle
-from stowplan_agent.ranks.errors import RanksError
 from stowplan_agent.ranks.parts import Part
 from stowplan_agent.ranks.peers.exchange import Exchange
 from stowplan_agent.ranks.peers.interface import PeerLink, PeerRegion
@@ -53,13 +52,16 @@ class Shards:
     def __contains__(self, layer: Hashable) -> bool:
         return layer in self._shards
 
-    def take(self, layers: Mapping[Hashable, ByteSource], contents: Iterable[str] = ()) -> dict[Hashable, torch.Tensor]:
+    def agree(self, contents: Iterable[str]) -> bool:
+        """Whether all ranks say the same of what bytes their layers have: only such can lie in shards. All meet."""
+        said = hashlib.blake2b("\n".join(contents).encode(), digest_size=16).hexdigest()
+        return len({one.value for one in self._circle.meet(f"{self._owner}: the same layers", said)}) == 1
+
+    def take(self, layers: Mapping[Hashable, ByteSource]) -> dict[Hashable, torch.Tensor]:
         """Put layers into shards; returns this rank's, which it fills from the sources. All ranks meet, with the same.
 
-        ``contents`` says of each what bytes it has, as in `NodeStore.take`. Raises `RanksError` where those differ,
-        torch.OutOfMemoryError, and what a source raises; then no rank has a shard of any of them.
+        Raises `RanksError`, torch.OutOfMemoryError, and what a source raises; then no rank has a shard of any of them.
         """
-        self._agree(len(layers), contents)
         own = {key: share(source.nbytes, self._link.ranks, self._link.rank) for key, source in layers.items()}
         # Never empty: a link has no handle for nothing.
         sizes = [max(1, one.nbytes) for one in own.values()]
@@ -108,12 +110,3 @@ class Shards:
         for end in [self._accelerator.fill(buffer, source, after=None) for buffer, source in parts]:
             self._accelerator.wait(end)
         self._accelerator.synchronize()  # a peer may take them as soon as it knows of them
-
-    def _agree(self, count: int, contents: Iterable[str]) -> None:
-        said = [count, hashlib.blake2b("\n".join(contents).encode(), digest_size=16).hexdigest()]
-        for rank, contribution in enumerate(self._circle.meet(f"{self._owner}: shards", said)):
-            if contribution.value != said:
-                raise RanksError(
-                    f"{self._owner}: the layers of rank {rank} are not those of rank {self._link.rank}, so they cannot "
-                    "lie in shards; load the same weights on every rank, or leave shardedLayers out"
-                )

@@ -16,7 +16,9 @@ from stowplan_agent.weights.adoption import check_apart, survey
 from stowplan_agent.weights.component import ManagedComponent
 from stowplan_agent.weights.fixed import FixedComponent
 from stowplan_agent.weights.ledger import Ledger
+from stowplan_agent.weights.neighbours import Neighbours
 from stowplan_agent.weights.rewriting.headroom import Headroom
+from stowplan_agent.weights.rewriting.in_step import InStep
 from stowplan_agent.weights.rewriting.renewal import changes, check_headroom, entry_of_grown, renew
 from stowplan_agent.weights.rewriting.structure import Structure
 from stowplan_agent.weights.rewriting.tuners import on_bench
@@ -31,16 +33,19 @@ def rewrite(
     ledger: Ledger,
     rank: int,
     host_headroom: int | None,
+    neighbours: Neighbours | None = None,
 ) -> Iterator[None]:
     """See the module, and `WeightsEngine.rewriting`. Nothing visits, and no permanent unit keeps a host copy.
 
     Of fixed components only the structure is put back: adapters of weights that stay on the device are put beside them,
     and counted with them.
     """
+    headroom = Headroom(host_headroom)
+    in_step = InStep(components.values(), rank, neighbours)
+    in_step.begin(headroom)
     before = [Structure(component.module) for component in components.values()]
     fixed = [part for part in components.values() if isinstance(part, FixedComponent)]
     components = {name: part for name, part in components.items() if not isinstance(part, FixedComponent)}
-    headroom = Headroom(host_headroom)
     bench = Workbench(components, accelerator, ledger, headroom)
     entries = {name: component.entry for name, component in components.items()}
     try:
@@ -49,7 +54,9 @@ def rewrite(
         _renew_all(components, {}, rank, accelerator, ledger, headroom)
         for part in fixed:
             part.recount()
-    except BaseException:
+        in_step.finish()
+    except BaseException as error:
+        in_step.fail(error)
         bench.sweep()
         for structure in before:
             structure.restore()
@@ -62,6 +69,7 @@ def rewrite(
         kept = {name: entry for name, entry in entries.items() if entry is not None}
         _renew_all(components, kept, rank, accelerator, ledger, Headroom(None))
         bench.undo()
+        in_step.settle()
         raise
     bench.forget()
 
