@@ -26,6 +26,7 @@ class Ring:
     pinned: tuple[int, ...]
     """How many of the streamed layers are pinned, the first ones in running order; one number a rank."""
     sharded: tuple[int, ...] = ()
+    """Layers that lie on all ranks, a share on each."""
 
     @property
     def arriving(self) -> tuple[int, ...]:
@@ -48,7 +49,7 @@ class Layout:
     prefetch: bool
     """Whether ``own`` is on the device in the interval before as well."""
     host: tuple[int, ...]
-    """Bytes of host copies, locked ones included."""
+    """Bytes of host copies, locked ones included; with peers this rank's share of the one copy."""
     locked: tuple[int, ...]
     loads: tuple[tuple[int, int], ...]
     """Pinned and pageable bytes to bring in before the first pass of an own interval."""

@@ -19,6 +19,7 @@ from stowplan_agent.ranks.shares import shares
 from stowplan_api.record import CalibrationRecord
 
 Bytes = TypeVar("Bytes", float, npt.NDArray[np.float64])
+"""Of one entry, or of many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +77,7 @@ def links_of(record: CalibrationRecord) -> list[RankLink]:
     links = [rank.link for rank in record.ranks]
     if not have_peers(record):
         return [
-            RankLink(
-                one.latency_seconds, one.pinned_bytes_per_second, one.pageable_bytes_per_second, float(one.contention)
-            )
+            RankLink(one.latency_seconds, one.pinned_bytes_per_second, one.pageable_bytes_per_second, one.contention)
             for one in links
         ]
     slowest = RankLink(

@@ -89,7 +89,9 @@ class PriceList:
         shape = (len(layers), len(seconds))
         rings = np.array([[layer.ring for layer in each] for each in layers], dtype=np.int64).reshape(shape).T
         copies = np.array([[layer.copy_seconds for layer in each] for each in layers]).reshape(shape).T
-        swaps = np.array([[layer.swap_seconds for layer in each] for each in layers]).reshape(shape).T
+        swaps = None
+        if link.ranks > 1:
+            swaps = np.array([[layer.swap_seconds for layer in each] for each in layers]).reshape(shape).T
         most = max(len(slots) for _, slots in lanes.values())
         slots = np.array([[*each, *[2] * (most - len(each))] for _, each in lanes.values()], dtype=np.int64)
         taken = lane_seconds(
@@ -101,7 +103,7 @@ class PriceList:
             copies,
             rings >= 0,
             link.contention,
-            swaps if link.ranks > 1 else None,
+            swaps,
         )
         for key, each, total in zip(lanes, layers, taken.tolist(), strict=True):
             self._runs[key] = (total, copy_seconds(run.passes, each))
