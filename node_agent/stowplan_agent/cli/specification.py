@@ -43,9 +43,10 @@ def local_spec(
     device_reserve: str | None,
     host_memory: str | None,
     port: int | None = None,
+    gpus: int = 1,
 ) -> DiffusionDeploymentSpec:
     """The spec of a checkpoint folder. Raises `ContractError` in one sentence."""
-    resources: dict[str, Any] = {"gpus": 1, "memory": MOST}
+    resources: dict[str, Any] = {"gpus": gpus, "memory": MOST}
     residency: dict[str, Any] = {}
     for option, text, fields, field in (
         ("--host-memory", host_memory, resources, "memory"),

@@ -45,6 +45,12 @@ class Adjustment:
         self._chosen = chosen
 
     @property
+    def target(self) -> Target:
+        """What this start is to serve, once it was chosen."""
+        assert self._chosen is not None, "Solve comes before whatever needs a target"
+        return self._chosen
+
+    @property
     def moves(self) -> bool:
         """Whether this start has another placement than the seed one for its target."""
         return self._chosen is not None and self._chosen.placement != self._prepared.seed
@@ -72,7 +78,7 @@ class Adjustment:
             self._chosen = self._choose()
             self._plan_is_given_up(THROWN)
             return Outcome.KEEP
-        target = self._target
+        target = self.target
         move_to(self._prepared, target.placement, interrupt=self._between_moves, faults=self._settings.faults)
         self._in_force(target.reason, summary(target.placement), target.note)
         return Outcome.DONE
@@ -85,13 +91,35 @@ class Adjustment:
             if error.reason is not PlacementReason.OUTPUT_DIFFERS:
                 raise
             self._judge_by_spread(error)
-        make_final(self._prepared.session, self._settings.faults)
+        self.settle()
         return Outcome.DONE
+
+    def prove(self) -> None:
+        """Prove what is in force, on one of several ranks: its output repeats, or it is not proven.
+
+        Raises `StartError`.
+        """
+        self._proof.prove(self._progress)
+
+    def settle(self) -> None:
+        """What is in force is final. Raises `StartError`."""
+        make_final(self._prepared.session, self._settings.faults)
 
     def roll_back(self, failure: StartError) -> Outcome:
         """Back to the seed placement, which the probe ran in; proven again before anything is served."""
-        session, seed, measured = self._prepared.session, self._prepared.seed, self._proof.requests.numbers()
-        if self._target.reason is PlacementReason.EXTRAPOLATED:
+        self.go_back(failure)
+        self.prove_again(failure)
+        try:
+            self.settle()
+        except StartError as error:
+            message = f"rolling back failed: {error}; it was to undo this: {failure}"
+            raise RollbackFailed(PlacementReason.FAILED, message) from error
+        return Outcome.DONE
+
+    def go_back(self, failure: StartError) -> None:
+        """Back to the seed placement, which is not proven again yet. Raises `RollbackFailed`, and `StartError`."""
+        seed, measured = self._prepared.seed, self._proof.requests.numbers()
+        if self.target.reason is PlacementReason.EXTRAPOLATED:
             nothing = nothing_fits(self._prepared.record, failure)
             self._progress.condition(PlacementCondition.APPLIED, "False", nothing.reason, str(nothing))
             raise nothing
@@ -101,10 +129,13 @@ class Adjustment:
         except Exception as error:
             message = f"rolling back failed: {error}; it was to undo this: {failure}"
             raise RollbackFailed(PlacementReason.FAILED, message) from error
-        given_up, kept = summary(self._target.placement), summary(seed)
+        given_up, kept = summary(self.target.placement), summary(seed)
         self._plan_is_given_up(f"rolled back ({failure.reason})")
         self._progress.rolled_back(failure.reason, str(failure), given_up, kept, measured)
         self._progress.condition(PlacementCondition.APPLIED, "False", failure.reason, str(failure))
+
+    def prove_again(self, failure: StartError) -> None:
+        """What was gone back to. Raises `StartError`."""
         try:
             self._prove_seed()
         except Stopped:
@@ -112,19 +143,13 @@ class Adjustment:
         except Exception as error:  # whatever it was, it is not proven
             message = f"the seed placement does not validate either: {error}; the planned one failed so: {failure}"
             raise StartError(PlacementReason.FAILED, message) from error
-        try:
-            make_final(session, self._settings.faults)
-        except StartError as error:
-            message = f"rolling back failed: {error}; it was to undo this: {failure}"
-            raise RollbackFailed(PlacementReason.FAILED, message) from error
-        return Outcome.DONE
 
     def report(self, *, planned: bool) -> str:
         """Report what was proven and is final; the proof in one sentence.
 
         ``planned``: the target is in force, and not the seed placement after a rollback.
         """
-        plan = self._target.plan if planned and not self._target.kept else None
+        plan = self.target.plan if planned and not self.target.kept else None
         self._proof.report(self._progress, plan.id if plan else None)
         return self._proof.sentence()
 
@@ -152,7 +177,7 @@ class Adjustment:
         try:
             self._proof.prove(self._progress, timed=False)
         except StartError as error:
-            if error.reason is not PlacementReason.OUTPUT_DIFFERS:
+            if error.reason is not PlacementReason.OUTPUT_DIFFERS or self._prepared.session.company.ranks > 1:
                 raise
             if not self._proof.knows_spread and not self._proof.learn_spread():
                 raise
@@ -163,14 +188,10 @@ class Adjustment:
     @property
     def _keeps(self) -> bool:
         """Whether the next start is to be left what this one proves."""
-        return self._settings.record_dir is not None and self._target.plan is not None
-
-    @property
-    def _target(self) -> Target:
-        assert self._chosen is not None, "Solve comes before whatever needs a target"
-        return self._chosen
+        return self._settings.record_dir is not None and self.target.plan is not None
 
     def _between_moves(self) -> None:
+        self._interruptions.overtaken()
         if (cause := self._interruptions.now()) is not None:
             raise cause
 

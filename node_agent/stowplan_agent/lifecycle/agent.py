@@ -24,6 +24,7 @@ from stowplan_agent.cluster.reporter import Reporter, ReporterError
 from stowplan_agent.cluster.status_reporter import StatusReporter
 from stowplan_agent.inventory.frames import frame_contract
 from stowplan_agent.lifecycle.errors import RollbackFailed
+from stowplan_agent.lifecycle.orders import END, RECALL
 from stowplan_agent.lifecycle.phases import SERVING
 from stowplan_agent.lifecycle.progress import Progress
 from stowplan_agent.lifecycle.residency import residency_of
@@ -31,6 +32,7 @@ from stowplan_agent.lifecycle.service import Service, serving_defaults
 from stowplan_agent.lifecycle.settings import StartSettings
 from stowplan_agent.lifecycle.startup import Startup
 from stowplan_agent.lifecycle.switch import KillSwitch
+from stowplan_agent.lifecycle.together import start_of
 from stowplan_agent.lifecycle.warm_start import StoredStart
 from stowplan_agent.pipeline.request import Stopped
 from stowplan_agent.serving.app import create_app
@@ -63,6 +65,8 @@ class Agent:
         self._settings = settings
         self._identity = identity
         self._stopped = self._hurried = False
+        self._leads = False
+        """Whether all ranks have started, and the others wait for orders."""
         self._switch = KillSwitch(thrown=settings.disabled)
         self._told: SimpleQueue[int] = SimpleQueue()
         """Signals that came. A handler may run in the middle of anything, an Event's own lock held included: this queue
@@ -102,7 +106,8 @@ class Agent:
             return self._start_and_serve(reporter)
         finally:
             self.door.close("the agent stops")
-            self.queue.stop(STEP_SECONDS)
+            if self.queue.stop(STEP_SECONDS) and self._leads:
+                self._settings.company.order(END)
             server.stop(ANSWERS)
             self.queue.shelf.close()
             reporter.close(FLUSH_SECONDS)
@@ -111,10 +116,11 @@ class Agent:
         if not self._is_awaited(reporter):
             return 0
         progress = Progress(reporter, self.door, self.metrics)
-        startup = Startup(self._settings, progress, stop=lambda: self._stopped, switch=self._switch)
+        startup = start_of(self._settings, progress, stop=lambda: self._stopped, switch=self._switch)
         self._residency = residency_of(startup, progress)
         try:
             phase = startup.run()
+            self._leads = True
             if phase in SERVING:
                 self._open(startup, progress)
                 progress.open_door()
@@ -166,6 +172,7 @@ class Agent:
 
     def _recall(self, startup: Startup) -> Phase:
         try:
+            self._settings.company.order(RECALL)
             return startup.recall()
         except Stopped:  # between two placements nothing may be served, neither what waits
             give_up(self.door, self.queue, hurry=lambda: self._hurried)

@@ -50,9 +50,11 @@ def resident_text(components: tuple[ComponentStatus, ...]) -> str:
     return f"{sum(part.resident_layers for part in components)}/{sum(part.layers for part in components)}"
 
 
-def rank_status(record: CalibrationRecord, reserve_bytes: int, peak_bytes: int, ledger: Ledger) -> RankStatus:
+def rank_status(
+    record: CalibrationRecord, reserve_bytes: int, peak_bytes: int, ledger: Ledger, number: int = 0
+) -> RankStatus:
     """One rank's device, as measured."""
-    rank = record.ranks[0]
+    rank = record.ranks[number]
     return RankStatus(
         rank=rank.rank,
         device=rank.device,

@@ -116,7 +116,7 @@ def tried_twice(session: Session, request: Callable[[], T]) -> T:
         return request()
     except torch.OutOfMemoryError as error:
         gc.collect()
-        if accelerator.counters().allocated > held:
+        if session.company.most("memory that has not come back", accelerator.counters().allocated - held) > 0:
             raise
         _log.warning("the proof ran out of device memory, and is run once more: %s", first_sentence(error))
     return request()

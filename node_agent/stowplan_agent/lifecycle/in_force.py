@@ -13,6 +13,7 @@ from stowplan_agent.transaction import Faults
 from stowplan_agent.weights.ledger import Tier
 from stowplan_api.contract import PlacementReason
 from stowplan_api.record import CalibrationRecord
+from stowplan_api.residency_placement import RankStatus
 
 SEED: Final = "seed"
 """What stands for the id of a plan where no plan chose the placement."""
@@ -40,14 +41,20 @@ def report(
     """Status and metrics of the placement in force. ``plan`` is its id; ``peak_bytes`` was measured by its proof."""
     engine, ledger = session.engine, session.engine.ledger
     parts = tuple(component_status(part, engine.entry(part.name), ledger) for part in record.components)
-    rank = rank_status(record, reserve_bytes, peak_bytes, ledger)
-    progress.facts(components=parts, ranks=(rank,), resident=resident_text(parts))
+    company = session.company
+    rank = rank_status(record, reserve_bytes, peak_bytes, ledger, company.rank)
+    told = company.gather("what each rank holds", rank.to_json())
+    ranks = tuple(RankStatus.model_validate(one) for one in told)
+    progress.facts(components=parts, ranks=ranks, resident=resident_text(parts))
     metrics = progress.metrics
-    metrics.set_device_memory(0, "capacity", rank.capacity_bytes)
-    metrics.set_device_memory(0, "reserve", rank.reserve_bytes)
-    metrics.set_device_memory(0, "peak", rank.peak_bytes)
-    metrics.set_device_memory(0, "used", ledger.total(Tier.DEVICE) + record.ranks[0].outside_bytes)
-    metrics.set_host_pinned(ledger.total(Tier.PINNED), record.nodes[0].pinnable_bytes)
+    for one in ranks:
+        metrics.set_device_memory(one.rank, "capacity", one.capacity_bytes)
+        metrics.set_device_memory(one.rank, "reserve", one.reserve_bytes)
+        metrics.set_device_memory(one.rank, "peak", one.peak_bytes)
+    used = company.gather("what is used", ledger.total(Tier.DEVICE) + record.ranks[company.rank].outside_bytes)
+    for number, nbytes in enumerate(used):
+        metrics.set_device_memory(number, "used", nbytes)
+    metrics.set_host_pinned(sum(one.pinned_bytes for one in ranks), record.nodes[0].pinnable_bytes)
     metrics.set_components(
         {
             part.name: ComponentBytes(

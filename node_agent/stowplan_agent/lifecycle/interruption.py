@@ -34,6 +34,8 @@ class Interruptions:
         """Whether that phase goes to, or proves, another placement than the seed one: what the kill switch forbids."""
         self.last: Exception | None = None
         """What `now` answered last in this phase, if it was anything."""
+        self.overtaken: Callable[[], None] = lambda: None
+        """Raises, between moves, where another rank has failed meanwhile."""
         self._watchdog = watchdog
 
     def begin(self, phase: Phase) -> None:

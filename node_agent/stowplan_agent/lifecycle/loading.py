@@ -21,6 +21,7 @@ from stowplan_agent.lifecycle.shortfall import Shortfall
 from stowplan_agent.lifecycle.survey import Survey
 from stowplan_agent.pipeline import HostedPipeline, LoadError
 from stowplan_agent.pipeline.completeness import check_layers
+from stowplan_agent.pipeline.sequence_parallel import share_with
 from stowplan_agent.planning import seed_placement
 from stowplan_agent.weights import EntryError, WeightsEngine
 from stowplan_agent.weights.adoption import AdoptionError
@@ -56,7 +57,9 @@ def load(survey: Survey, settings: StartSettings, stop: Callable[[], bool], choo
 
     Raises `StartError` naming what is bad, or what is short, with nothing locked any more.
     """
-    engine = WeightsEngine(survey.accelerator)
+    company = settings.company
+    neighbours = company.neighbours(survey.accelerator)
+    engine = WeightsEngine(survey.accelerator, rank=company.rank, neighbours=neighbours)
     try:
         return _load(survey, settings, stop, engine, choose)
     except BaseException as error:
@@ -74,7 +77,10 @@ def into_seed(loaded: Loaded, survey: Survey) -> tuple[Loaded, Link]:
     session, accelerator = loaded.session, loaded.session.accelerator
     try:
         machine = _heeding_refused_locks(session.engine, loaded.machine)
-        seed = with_pins(loaded.seed, session.engine.describe(), machine.pinnable_bytes)
+        pinnable = session.company.least("host memory to lock", machine.pinnable_bytes)
+        machine = replace(machine, pinnable_bytes=pinnable)
+        ranks = session.company.ranks
+        seed = with_pins(loaded.seed, session.engine.describe(), machine.pinnable_bytes, ranks=ranks)
         link = measure_link(accelerator, budget_bytes=_link_budget(session, machine))
         for entry in seed.components:
             session.engine.place(entry)
@@ -96,9 +102,15 @@ def _load(
     machine, spec = survey.machine, settings.spec
     pipeline = HostedPipeline.load(survey.checkpoint.path, spec.model.dtype, survey.accelerator.device)
     check_layers(survey.found, pipeline.modules())
+    company = settings.company
+    if company.ranks > 1:
+        shared = share_with(
+            pipeline.modules(), spec.parallelism, company.rank, company.ranks, survey.accelerator.device
+        )
+        company.share(survey.accelerator.device, shared.parallelism.ring, shared.parallelism.ulysses, shared.enable)
 
     def seed(parts: Sequence[Component]) -> Placement:
-        return seed_placement(parts, ranks=1, host_bytes=machine.host_bytes)
+        return seed_placement(parts, ranks=company.ranks, host_bytes=machine.host_bytes)
 
     def adopt(where: Callable[[Sequence[Component]], Placement]) -> None:
         engine.adopt(pipeline.modules(), where, converted_from=pipeline.deferred.source_of)
@@ -113,8 +125,8 @@ def _load(
     parts = engine.describe()
     check_fixed(spec.residency.prefer, parts)
     pipeline.rewrite_within(lambda: engine.rewriting(rewrite_room(settings, survey.accelerator)))
-    session = Session(survey.accelerator, pipeline, engine, stop=stop)
-    return Loaded(session, machine, with_pins(seed(parts), parts, machine.pinnable_bytes))
+    session = Session(survey.accelerator, pipeline, engine, stop=stop, company=company)
+    return Loaded(session, machine, with_pins(seed(parts), parts, machine.pinnable_bytes, ranks=company.ranks))
 
 
 def _heeding_refused_locks(engine: WeightsEngine, machine: Machine) -> Machine:

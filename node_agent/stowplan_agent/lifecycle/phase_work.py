@@ -37,7 +37,7 @@ class PhaseWork:
         self._progress = progress
         self._interruptions = interruptions
         self._chosen: Adjustment | None = None
-        interruptions.adjusts = lambda: self._adjustment.moves
+        interruptions.adjusts = lambda: self.adjustment.moves
         self._phases: Mapping[Phase, Callable[[], Outcome]] = {
             "Inventory": self._take_inventory,
             "Load": self.warm_start.load,
@@ -46,7 +46,7 @@ class PhaseWork:
             "Probe": self._probe,
             "WarmAgain": self._warm_again,
             "Solve": self._solve,
-            "Apply": lambda: self._adjustment.apply(),  # noqa: PLW0108 - there is no adjustment yet
+            "Apply": lambda: self.adjustment.apply(),  # noqa: PLW0108 - there is no adjustment yet
             "Validate": self._validate,
             "RollBack": self._roll_back,
         }
@@ -74,8 +74,14 @@ class PhaseWork:
             self._chosen = Adjustment(prepared, self._settings, self._progress, self._interruptions, stored)
         self.warm_start.stored = None
 
+    def adjust(self, target: Target) -> None:
+        """Another rank has chosen what this one is to serve."""
+        prepared = self._preparation.prepared
+        self._chosen = Adjustment(prepared, self._settings, self._progress, self._interruptions, target)
+
     @property
-    def _adjustment(self) -> Adjustment:
+    def adjustment(self) -> Adjustment:
+        """What changes and proves the placement, once a target was chosen."""
         assert self._chosen is not None, "Solve comes before whatever adjusts"
         return self._chosen
 
@@ -139,9 +145,9 @@ class PhaseWork:
         return self._chosen.solve()
 
     def _validate(self) -> Outcome:
-        self._adjustment.validate()
+        self.adjustment.validate()
         return Outcome.DONE
 
     def _roll_back(self) -> Outcome:
         assert self.failure is not None, "something failed, or there is nothing to undo"
-        return self._adjustment.roll_back(self.failure)
+        return self.adjustment.roll_back(self.failure)

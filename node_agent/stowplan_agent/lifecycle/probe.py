@@ -133,7 +133,9 @@ class Probe:
             answers = Answers()
             measured, observations = self._session.watch(shape, self._link, answers, fresh=fresh)
         except torch.OutOfMemoryError as error:
-            short = Shortfall.of(error, self._session.running, shape)
+            # One answer for all ranks: what is tried next follows from it.
+            running = self._session.company.gather("where memory ran out", self._session.running)[0]
+            short = Shortfall.of(error, running, shape)
             _log.info("out of memory at %s: %s: %s", describe(shape), short.running, short.detail)
             return short
         except CalibrationError as error:
@@ -156,7 +158,8 @@ class Probe:
         """The shape, or the largest lighter one that may fit; none below what was warmed up with, which did fit."""
         warmed, foresight = self.warmed, self._foresight
         while warmed is not None and foresight is not None and work(shape) > work(warmed.shape):
-            shortage = foresight.shortage(warmed.shape, warmed.watched, shape)
+            own = foresight.shortage(warmed.shape, warmed.watched, shape)
+            shortage = self._session.company.most("bytes that are certain to be short", own)
             smaller = lighter(shape, self._contract)
             if not shortage or smaller is None or work(smaller) < work(warmed.shape):
                 break

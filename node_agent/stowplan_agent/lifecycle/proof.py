@@ -38,9 +38,10 @@ class Proof:
         self._runs = ReferenceRuns(prepared.reference)
         validation = settings.spec.residency.validation
         record = prepared.record
-        self.reserve_bytes = min(reserve_bytes(record, interval, record.ranks[0]) for interval in record.intervals)
+        rank = record.ranks[prepared.session.company.rank]
+        self.reserve_bytes = min(reserve_bytes(record, interval, rank) for interval in record.intervals)
         self._criteria = Criteria(
-            capacity_bytes=record.ranks[0].capacity_bytes,
+            capacity_bytes=rank.capacity_bytes,
             reserve_bytes=self.reserve_bytes,
             max_slowdown=validation.max_slowdown_percent / 100,
             reproducible=validation.reproducible,

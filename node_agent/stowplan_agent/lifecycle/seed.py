@@ -13,8 +13,8 @@ from stowplan_api.placement import ComponentPlacement, Placement
 from stowplan_api.record import Component
 
 
-def with_pins(seed: Placement, parts: Sequence[Component], pinnable_bytes: int) -> Placement:
-    """The seed placement of one rank with host copies locked, at most ``pinnable_bytes`` of them.
+def with_pins(seed: Placement, parts: Sequence[Component], pinnable_bytes: int, *, ranks: int = 1) -> Placement:
+    """The seed placement with host copies locked, at most ``pinnable_bytes`` of them; ranks lock one copy together.
 
     What streams comes first, as it passes again and again, in the order of the components; then what visits, as a
     whole or not at all.
@@ -23,7 +23,7 @@ def with_pins(seed: Placement, parts: Sequence[Component], pinnable_bytes: int) 
     entries = {entry.name: entry for entry in seed.components}
     left = pinnable_bytes
     for entry in sorted(seed.components, key=lambda entry: entry.mode != "Layerwise"):
-        entries[entry.name], taken = _pinned(entry, known[entry.name], left)
+        entries[entry.name], taken = _pinned(entry, known[entry.name], left, ranks)
         left -= taken
     return Placement(components=tuple(entries.values()))
 
@@ -39,12 +39,12 @@ def pinned_share(entry: ComponentPlacement, part: Component) -> float:
     return locked / streamed if streamed else 0.0
 
 
-def _pinned(entry: ComponentPlacement, part: Component, left: int) -> tuple[ComponentPlacement, int]:
+def _pinned(entry: ComponentPlacement, part: Component, left: int, ranks: int) -> tuple[ComponentPlacement, int]:
     if part.fixed is not None:
         return entry, 0
     if entry.mode == "Offload":
         taken = part.total_bytes() if part.total_bytes() <= left else 0
-        return entry.model_copy(update={"pinned_bytes": (taken,)}), taken
+        return entry.model_copy(update={"pinned_bytes": (taken,) * ranks}), taken
     groups, taken = [], 0
     layers = {group.name: group.layer_bytes for group in part.groups}
     for placed in entry.groups or ():
@@ -54,5 +54,5 @@ def _pinned(entry: ComponentPlacement, part: Component, left: int) -> tuple[Comp
             if taken + nbytes > left:
                 break
             taken, count = taken + nbytes, count + 1
-        groups.append(placed.model_copy(update={"pinned_layers": (count,)}))
+        groups.append(placed.model_copy(update={"pinned_layers": (count,) * ranks}))
     return entry.model_copy(update={"groups": tuple(groups)} if groups else {}), taken

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,9 +14,10 @@ from stowplan_agent import inventory
 from stowplan_agent.accelerators.shortage import first_sentence
 from stowplan_agent.inventory.frames import FrameContract
 from stowplan_agent.lifecycle.admission import refusal
+from stowplan_agent.lifecycle.orders import to_serve
 from stowplan_agent.lifecycle.prediction import Promise, Size, as_called, promise, promises
 from stowplan_agent.lifecycle.preparation import Prepared
-from stowplan_agent.lifecycle.session import timeline_of
+from stowplan_agent.lifecycle.session import recover, timeline_of
 from stowplan_agent.lifecycle.stage_seconds import StageSeconds, streamed_components
 from stowplan_agent.pipeline import PipelineRequest
 from stowplan_agent.pipeline.request import Stopped
@@ -91,6 +91,7 @@ class Service:
                 guidance=request.guidance,
                 seed=request.seed + number,
             )
+            session.company.order(to_serve(single))
             stages = StageSeconds(session.accelerator, self.streamed)
             try:
                 frames, measured = session.serve(single, timeline_of(self.prepared.record, single), cancelled, stages)
@@ -129,9 +130,8 @@ class Service:
         return None if record is None else promise(record, self.prepared.session.placement(), workload).seconds
 
     def recover(self) -> None:
-        """After a failed request: collect what its traceback held, and return the cache."""
-        gc.collect()
-        self.prepared.session.accelerator.empty_cache()
+        """After a failed request."""
+        recover(self.prepared.session)
 
 
 def serving_defaults(

@@ -10,13 +10,14 @@ import gc
 import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from stowplan_agent.accelerators import Accelerator
 from stowplan_agent.calibration import Answers, Observation, Rehearsal, Watch, observe
 from stowplan_agent.lifecycle.seed import pinned_share
 from stowplan_agent.pipeline import HostedPipeline, PipelineRequest
 from stowplan_agent.pipeline.hosted import Frames
+from stowplan_agent.ranks.company import Alone
 from stowplan_agent.transaction import Measured
 from stowplan_agent.weights import Timeline, WeightsEngine
 from stowplan_agent.weights.observer import Observer
@@ -37,6 +38,8 @@ class Session:
     """Which interval ran last while watched: where memory ran out, if it did."""
     stop: Callable[[], bool] = lambda: False
     """Asked after each step of `watch` and `measure`: true ends the request with `Stopped`."""
+    company: Alone = field(default_factory=Alone)
+    """The other ranks, which run every request too."""
 
     def placement(self) -> Placement:
         """Where everything is now."""
@@ -79,7 +82,7 @@ class Session:
         rehearsal = Rehearsal(self.pipeline.modules(), answers)
         try:
             with self.accelerator.running(), rehearsal.standing_in():
-                self.pipeline.run(request_of(shape), stop=self.stop)
+                self.pipeline.run(request_of(shape), stop=self.company.stops(self.stop))
         finally:
             self.accelerator.empty_cache()
         return rehearsal
@@ -121,7 +124,8 @@ class Session:
         start = self.accelerator.record()
         try:
             with self.engine.request():
-                frames = self.pipeline.run(request, stop=stop)
+                stop = self.company.stops(stop)
+                frames = self.company.request(lambda: self.pipeline.run(request, stop=stop))
         except BaseException:
             self.accelerator.empty_cache()
             raise
@@ -138,6 +142,12 @@ class Session:
             reserved_peak_bytes=counters.reserved_peak + outside,
         )
         return measured, frames
+
+
+def recover(session: Session) -> None:
+    """After a request that failed: collect what its traceback held, and return the cache."""
+    gc.collect()
+    session.accelerator.empty_cache()
 
 
 def request_of(shape: Shape) -> PipelineRequest:

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from stowplan_agent.lifecycle.deadlines import phase_deadlines
+from stowplan_agent.ranks.company import Alone
 from stowplan_agent.transaction import Faults
+from stowplan_agent.transaction.faults import of_rank
 from stowplan_api.contract import RECORD_DIR, Env
 from stowplan_api.diffusion_deployment import DiffusionDeploymentSpec
 from stowplan_api.residency_placement import Phase
@@ -41,23 +43,32 @@ class StartSettings:
     """Directory of stored starts; None: every start measures anew."""
     deadlines: Mapping[Phase, float] = field(default_factory=dict)
     """Seconds that each phase may take; one that is not there may take any."""
+    company: Alone = field(default_factory=Alone)
+    """The other ranks, where there are any."""
 
     @classmethod
     def read(
-        cls, spec: DiffusionDeploymentSpec, environment: Mapping[str, str], *, memory_limit: int | None = None
+        cls,
+        spec: DiffusionDeploymentSpec,
+        environment: Mapping[str, str],
+        *,
+        memory_limit: int | None = None,
+        company: Alone | None = None,
     ) -> StartSettings:
-        """Settings of a spec in an environment.
+        """Settings of a spec in an environment. Ranks of a company keep no stored start: all of them measure anew.
 
         Raises `FaultError` for an unknown fault, and `ContractError` for deadlines that are none.
         """
-        records = environment.get(RECORD_DIR, "").strip()
+        company = Alone() if company is None else company
+        records = environment.get(RECORD_DIR, "").strip() if company.ranks == 1 else ""
         return cls(
             spec=spec,
             accelerator=environment.get(Env.ACCELERATOR) or "cuda",
             memory_limit=memory_limit,
             environment=environment,
-            faults=Faults(environment.get(Env.FAULTS, "")),
+            faults=Faults(of_rank(environment.get(Env.FAULTS, ""), company.rank)),
             disabled=environment.get(DISABLE, "").strip().lower() not in OFF,
             record_dir=Path(records) if records else None,
             deadlines=phase_deadlines(spec, memory_limit, environment),
+            company=company,
         )

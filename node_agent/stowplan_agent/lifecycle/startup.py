@@ -110,13 +110,16 @@ class Startup:
         """Give device and pipeline back. Nothing serves afterwards."""
         self.preparation.close()
 
-    def _attempt(self, phase: Phase) -> Outcome:
-        """Run one phase; what it raises becomes `error`, without the traceback that would hold device memory."""
+    def _attempt(self, phase: Phase, work: Callable[[], Outcome] | None = None) -> Outcome:
+        """Run one phase; what it raises becomes `error`, without the traceback that would hold device memory.
+
+        ``work`` in place of the phase's own.
+        """
         self._interruptions.begin(phase)
         self._progress.begin(phase, self._watchdog.deadline(phase))
         try:
             with self._watchdog.watching(phase), self._settings.faults.within(phase):
-                outcome = self._work.do(phase)
+                outcome = self._work.do(phase) if work is None else work()
             cause = None if outcome is Outcome.STALE else self._interruptions.forbidden()
             if cause is None:
                 return outcome

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from pathlib import Path
 
 from stowplan_agent import inventory
 from stowplan_agent.accelerators import Accelerator, open_accelerator
@@ -18,7 +19,6 @@ from stowplan_agent.lifecycle.limits import read_machine
 from stowplan_agent.lifecycle.preferences import check_names
 from stowplan_agent.lifecycle.settings import StartSettings
 from stowplan_api.contract import PlacementReason
-from stowplan_api.diffusion_deployment import DiffusionDeploymentSpec
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +41,7 @@ def take_survey(settings: StartSettings) -> Survey:
     try:
         accelerator = open_accelerator(
             settings.accelerator,
+            index=settings.company.rank,
             ceiling_bytes=settings.spec.resources.device_memory,
             environment=settings.environment,
         )
@@ -57,7 +58,7 @@ def take_survey(settings: StartSettings) -> Survey:
 def _survey(settings: StartSettings, accelerator: Accelerator) -> Survey:
     spec = settings.spec
     try:
-        path = inventory.resolve_source(spec.model.source, pvc_root=settings.claims, revision=spec.model.revision)
+        path = settings.company.in_turn("fetch the checkpoint", lambda: _resolved(settings))
         checkpoint = inventory.read_checkpoint(path)
         if (known := inventory.diffusers_classes()) is not None:
             inventory.check_classes(checkpoint, known)
@@ -65,7 +66,7 @@ def _survey(settings: StartSettings, accelerator: Accelerator) -> Survey:
         loaded = inventory.inventory_as_loaded(checkpoint, spec.model.dtype)
     except inventory.InventoryError as error:
         raise StartError(PlacementReason.MODEL_INVALID, str(error)) from error
-    contract = _checked(spec, checkpoint)
+    contract = _checked(settings, checkpoint)
     for part in loaded.components:
         if part.uncertain is not None:
             _log.warning("component %s is counted by its headers alone: %s", part.name, part.uncertain)
@@ -76,12 +77,18 @@ def _survey(settings: StartSettings, accelerator: Accelerator) -> Survey:
     return Survey(accelerator, checkpoint, found, contract, machine)
 
 
-def _checked(spec: DiffusionDeploymentSpec, checkpoint: inventory.Checkpoint) -> FrameContract:
+def _resolved(settings: StartSettings) -> Path:
+    model = settings.spec.model
+    return inventory.resolve_source(model.source, pvc_root=settings.claims, revision=model.revision)
+
+
+def _checked(settings: StartSettings, checkpoint: inventory.Checkpoint) -> FrameContract:
     """The model's frame contract, once the spec was found to suit the model. Raises `StartError`."""
-    if spec.resources.gpus > 1:
+    spec, ranks = settings.spec, settings.company.ranks
+    if spec.ranks != ranks:
         raise StartError(
             PlacementReason.SPEC_INVALID,
-            f"resources.gpus is {spec.resources.gpus}, and a pod of this version runs on one device; set 1",
+            f"the spec is for {spec.ranks} devices, and this is one of {ranks} processes; start it as stowplan agent",
         )
     for shape in spec.workload.shapes:
         try:

@@ -26,14 +26,18 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
     return None
 
 
-def limit_threads(root: Path = Path("/")) -> int:
-    """Set torch's threads to ``OMP_NUM_THREADS`` if set, else to the quota, at least one; returns the number."""
+def limit_threads(root: Path = Path("/"), *, ranks: int = 1) -> int:
+    """Set torch's threads to ``OMP_NUM_THREADS`` if set, else to a rank's share of the quota, at least one.
+
+    Returns the number.
+    """
     stated = os.environ.get("OMP_NUM_THREADS", "")
     if stated.isdigit() and int(stated) > 0:
         count = int(stated)
     else:
         quota = cpu_quota(root)
-        count = max(1, int(quota)) if quota is not None else max(1, (os.cpu_count() or 1) // 2)
+        count = int(quota) if quota is not None else (os.cpu_count() or 1) // 2
+        count = max(1, count // ranks)
     torch.set_num_threads(count)
     return count
 

@@ -24,6 +24,10 @@ LONGEST: Final = 64 << 10
 """Bytes of a contribution: all of them fit into a socket's buffer, so that everybody may speak before he listens."""
 MOST_DESCRIPTORS: Final = 250
 """A message of the kernel's carries 253 at most (unix(7), SCM_RIGHTS)."""
+REGROUPING: Final = "regroup: "
+"""Begins the name of a meeting to which ranks come from wherever they are."""
+LONG: Final = 3600.0
+"""Seconds that one wait may take: the kernel's own limit is some weeks, and a server may be idle for longer."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,8 @@ class Circle:
         self._sockets = dict(sockets)
         self._clock = clock
         self._patience = patience
+        self._regrouped: dict[int, tuple[str, Contribution]] = {}
+        """What ranks have brought already to a regrouping that this one has not come to."""
 
     def meet(
         self, name: str, value: Any = None, descriptors: Sequence[int] = (), *, patience: float | None = None
@@ -61,21 +67,11 @@ class Circle:
         the circle's. Raises `RankLost` for a rank that is gone or does not come in time, `RanksError` for one that has
         come to another meeting.
         """
-        message = json.dumps([name, value], separators=(",", ":")).encode()
-        if len(message) > LONGEST or len(descriptors) > MOST_DESCRIPTORS:
-            raise RanksError(
-                f"{name}: {len(message)} bytes and {len(descriptors)} descriptors are more than the {LONGEST} and "
-                f"{MOST_DESCRIPTORS} that a meeting takes; meet several times"
-            )
+        if self._regrouped:
+            raise RanksError(f"rank {min(self._regrouped)} goes back while rank {self.rank} comes to {name!r}")
         patience = self._patience if patience is None else patience
         until = self._clock() + patience
-        for rank, peer in self._sockets.items():
-            try:
-                peer.settimeout(patience)
-                socket.send_fds(peer, [_LENGTH.pack(len(message))], descriptors)
-                peer.sendall(message)
-            except OSError as error:
-                raise RankLost(rank, f"rank {rank} is gone before the ranks met for {name!r} ({error})") from error
+        self._speak(name, value, descriptors, patience)
         heard = {self.rank: Contribution(value, tuple(descriptors))}
         try:
             self._listen(name, until, patience, heard)
@@ -85,6 +81,47 @@ class Circle:
                     _close(contribution.descriptors)
             raise
         return [heard[rank] for rank in range(self.ranks)]
+
+    def regroup(self, name: str, value: Any = None, *, patience: float | None = None) -> list[Any]:
+        """Meet for a JSON value wherever the ranks are: what was said for meetings that came to nothing is let pass.
+
+        A rank that waits in such a meeting leaves it with `RanksError` at once, and comes here too. Every regrouping
+        has a name of its own. Raises `RankLost`, and `RanksError` for a rank that has come to another one.
+        """
+        name = REGROUPING + name
+        patience = self._patience if patience is None else patience
+        self._speak(name, value, (), patience)
+        until = self._clock() + patience
+        found: list[Any] = []
+        for rank in range(self.ranks):
+            if rank == self.rank:
+                found.append(value)
+                continue
+            while rank not in self._regrouped:
+                there, contribution = self._read(name, rank, self._sockets[rank], until)
+                _close(contribution.descriptors)
+                if there.startswith(REGROUPING):
+                    self._regrouped[rank] = there, contribution
+            there, contribution = self._regrouped.pop(rank)
+            if there != name:
+                raise RanksError(f"rank {rank} has come to {there!r} and rank {self.rank} to {name!r}: they run apart")
+            found.append(contribution.value)
+        return found
+
+    def _speak(self, name: str, value: Any, descriptors: Sequence[int], patience: float) -> None:
+        message = json.dumps([name, value], separators=(",", ":")).encode()
+        if len(message) > LONGEST or len(descriptors) > MOST_DESCRIPTORS:
+            raise RanksError(
+                f"{name}: {len(message)} bytes and {len(descriptors)} descriptors are more than the {LONGEST} and "
+                f"{MOST_DESCRIPTORS} that a meeting takes; meet several times"
+            )
+        for rank, peer in self._sockets.items():
+            try:
+                peer.settimeout(min(patience, LONG))
+                socket.send_fds(peer, [_LENGTH.pack(len(message))], descriptors)
+                peer.sendall(message)
+            except OSError as error:
+                raise RankLost(rank, f"rank {rank} is gone before the ranks met for {name!r} ({error})") from error
 
     def all_do(self, name: str, work: Callable[[], T], *, patience: float | None = None) -> T:
         """Do something on every rank, and meet when it is done: a failure of one is a failure of all.
@@ -110,11 +147,12 @@ class Circle:
             peer.close()
 
     def _listen(self, name: str, until: float, patience: float, heard: dict[int, Contribution]) -> None:
+        apart: RanksError | None = None
         with selectors.DefaultSelector() as waiting:
             for rank, peer in self._sockets.items():
                 waiting.register(peer, selectors.EVENT_READ, rank)
             while len(heard) < self.ranks:
-                ready = waiting.select(max(0.0, until - self._clock()))
+                ready = waiting.select(min(LONG, max(0.0, until - self._clock())))
                 if not ready and self._clock() >= until:
                     silent = min(set(self._sockets) - heard.keys())
                     raise RankLost(
@@ -124,12 +162,21 @@ class Circle:
                 for key, _ in ready:
                     rank, peer = key.data, self._sockets[key.data]
                     waiting.unregister(peer)
-                    heard[rank] = self._read(name, rank, peer, until)
+                    there, heard[rank] = self._read(name, rank, peer, until)
+                    if there.startswith(REGROUPING):
+                        self._regrouped[rank] = there, heard[rank]
+                        raise RanksError(f"rank {rank} goes back while rank {self.rank} is at {name!r}")
+                    if there != name:
+                        apart = apart or RanksError(
+                            f"rank {rank} has come to {there!r} and rank {self.rank} to {name!r}: they run apart"
+                        )
+        if apart is not None:  # raised once all were heard, so that no word is left for the next meeting
+            raise apart
 
-    def _read(self, name: str, rank: int, peer: socket.socket, until: float) -> Contribution:
+    def _read(self, name: str, rank: int, peer: socket.socket, until: float) -> tuple[str, Contribution]:
         descriptors: list[int] = []
         try:
-            peer.settimeout(max(0.001, until - self._clock()))
+            peer.settimeout(min(LONG, max(0.001, until - self._clock())))
             head, descriptors, _, _ = socket.recv_fds(peer, _LENGTH.size, MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
             head += _read_exactly(peer, _LENGTH.size - len(head)) if head else b""
             if not head:
@@ -138,10 +185,7 @@ class Circle:
         except (OSError, ValueError) as error:
             _close(descriptors)
             raise RankLost(rank, f"rank {rank} was lost while the ranks met for {name!r} ({error})") from error
-        if there != name:
-            _close(descriptors)
-            raise RanksError(f"rank {rank} has come to {there!r} and rank {self.rank} to {name!r}: they run apart")
-        return Contribution(value, tuple(descriptors))
+        return there, Contribution(value, tuple(descriptors))
 
 
 def _read_exactly(peer: socket.socket, nbytes: int) -> bytes:

@@ -8,6 +8,8 @@
 - ``validate.run``: the validation request runs out of memory.
 - ``rollback``: the rollback itself raises, which ends the process.
 
+Where there are several ranks, ``rank1/apply.1`` is a point of rank 1 only, and ``apply.1`` one of each.
+
 And every single operation is one: ``apply:allocate.3``, ``validate:copy.10=slow``, ``commit:unpin.1=kill``; `points`
 has the language.
 """
@@ -24,7 +26,14 @@ from stowplan_agent.accelerators.announced import announce
 from stowplan_agent.transaction.judgement import Measured
 from stowplan_agent.transaction.points import Point, Points
 
+_OF_RANK: Final = re.compile(r"(?:rank([0-9]{1,3})/)?(.*)")
 _NAMED: Final = re.compile(r"apply\.[1-9][0-9]{0,3}|validate\.(output|seconds|memory|run)|rollback")
+
+
+def of_rank(text: str, rank: int) -> str:
+    """The points of ``STOWPLAN_FAULTS`` that are one rank's."""
+    points = [_OF_RANK.fullmatch(name) for name in re.split(r"[,\s]+", text.strip()) if name]
+    return ",".join(point[2] for point in points if point and (point[1] is None or int(point[1]) == rank))
 
 
 class FaultError(ValueError):

@@ -13,6 +13,7 @@ from stowplan_agent.calibration import Machine
 from stowplan_agent.inventory import HostLimits, host_reserve
 from stowplan_agent.inventory.cgroups import Cap
 from stowplan_agent.lifecycle.limits import device_reserve, host_room, rewrite_room
+from stowplan_agent.ranks.company import Alone
 
 MIB, GIB = 1 << 20, 1 << 30
 
@@ -47,7 +48,8 @@ class Staging(EmulatedAccelerator):
 
 def settings(reserve: int | None, root: Path = Path("/")) -> Any:
     residency = SimpleNamespace(host_reserve=reserve)
-    return SimpleNamespace(spec=SimpleNamespace(residency=residency), root=root, memory_limit=GIB)
+    spec = SimpleNamespace(residency=residency)
+    return SimpleNamespace(spec=spec, root=root, memory_limit=GIB, company=Alone())
 
 
 @pytest.mark.parametrize(

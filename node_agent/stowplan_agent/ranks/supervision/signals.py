@@ -11,14 +11,19 @@ from typing import Any
 
 @contextmanager
 def signals_on_socket(numbers: Sequence[int]) -> Iterator[socket.socket]:
-    """Within it, each of these signals that arrives is a byte on the socket. For the main thread only."""
+    """Within it, each of these signals that arrives, or was held back, is a byte on the socket.
+
+    For the main thread only.
+    """
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
     before: dict[int, Any] = {number: signal.signal(number, _nothing) for number in numbers}
     wakeup = signal.set_wakeup_fd(theirs.fileno())
+    mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
     try:
         yield ours
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         signal.set_wakeup_fd(wakeup)
         for number, handler in before.items():
             signal.signal(number, handler)
