@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -37,15 +38,20 @@ class Stack(nn.Module):
         return x
 
 
-def layerwise(resident: int, ranks: int) -> ComponentPlacement:
-    kept = LAYERS - resident
-    group = GroupPlacement(name="blocks", resident_layers=resident, pinned_layers=(kept,) * ranks)
+def layerwise(resident: int, ranks: int, sharded: int = 0) -> ComponentPlacement:
+    kept = LAYERS - resident - sharded
+    group = GroupPlacement(
+        name="blocks", resident_layers=resident, pinned_layers=(kept,) * ranks, sharded_layers=sharded or None
+    )
     return ComponentPlacement(name="part", mode="Layerwise", groups=(group,))
 
 
 @torch.no_grad()
 def placements_of_ranks(seat: Seat, folder: str) -> Any:
-    """For each placement: whether the output is as before, the host bytes by ledger, and whether all are shared."""
+    """For each placement: whether outputs are as before and host copies shared, and the bytes by ledger.
+
+    At last whether placements at random, and then one that there was before, end in what was held then.
+    """
 
     def no_digest(_: object) -> str:
         raise AssertionError("a file says which bytes these are")
@@ -62,19 +68,27 @@ def placements_of_ranks(seat: Seat, folder: str) -> Any:
     entries = {
         "streamed": layerwise(0, seat.ranks),
         "half": layerwise(LAYERS // 2, seat.ranks),
+        "three places": layerwise(2, seat.ranks, 2),
+        "sharded": layerwise(0, seat.ranks, LAYERS),
         "resident": ComponentPlacement(name="part", mode="Resident"),
         "offload": ComponentPlacement(name="part", mode="Offload"),
     }
-    for name in ("offload", "streamed", "half", "resident", "streamed"):
+    snapshots = {}
+    for name in ("offload", "streamed", "half", "sharded", "resident", "three places", "streamed", "sharded"):
         seat.doing(f"at {name}")
         engine.place(entries[name])
         with engine.request():
             outputs = [module(x) for _ in range(3)]
         engine.commit()
         engine.check()
-        held = engine.ledger.total(Tier.PINNED), engine.ledger.total(Tier.PAGEABLE)
+        right = all(torch.equal(output, expected) for output in outputs)
         shared = all(isinstance(buffer, SharedBuffer) for buffer in engine._host_buffers())
-        found.append([name, all(torch.equal(output, expected) for output in outputs), *held, shared])
+        found.append([name, right and shared, {tier.value: engine.ledger.total(tier) for tier in Tier}])
+        snapshots[name] = engine.snapshot()
+    for name in (*random.Random(7).choices(list(entries), k=6), "three places"):
+        engine.place(entries[name])
+    engine.commit()
+    found.append(["at random", engine.snapshot() == snapshots["three places"], {}])
     engine.close()
     accelerator.close()
     return found
