@@ -14,6 +14,7 @@ from typing import Final
 import kopf
 
 from stowplan_operator.client import NoClusterError, connect
+from stowplan_operator.framework import NothingRecalled
 from stowplan_operator.handlers import registry
 from stowplan_operator.program import Program
 from stowplan_operator.settings import Settings, SettingsError, read
@@ -40,6 +41,7 @@ def main() -> int:
     program = Program(settings)
     kopf.run(
         registry=registry(program),
+        memories=NothingRecalled(),
         standalone=True,
         clusterwide=not settings.namespaces,
         namespaces=settings.namespaces,

@@ -44,12 +44,13 @@ class Writer:
         now: Callable[[], datetime],
         gate_opened: Callable[[float], None] = lambda seconds: None,
         starts: StartKeeper | None = None,
+        rolled_back: Callable[[str], None] = lambda reason: None,
     ) -> None:
         self._client = client
         self._observed = observed
         self._now = now
         self._gate_opened = gate_opened
-        self._starts = starts
+        self._starts, self._rolled_back = starts, rolled_back
         self._settled: Remembered[tuple[str, str, str], tuple[str, str]] = Remembered(_REMEMBERED)
         self._posted: Remembered[str, None] = Remembered(_REMEMBERED)
         self._allowances = Allowances()
@@ -73,7 +74,7 @@ class Writer:
         told = [await self._attempt(outcome, self._event(outcome, event)) for event in decision.events]
         # Written after a lost Event, the status would hide the transition that the Event tells of.
         if decision.status is not None and all(told):
-            await self._attempt(outcome, self._status(outcome, decision.status, decision.takes_back))
+            await self._attempt(outcome, self._status(outcome, decision, decision.status))
         if decision.fetch is not None and self._starts is not None:
             self._starts.consider(decision.fetch)
         return outcome
@@ -180,14 +181,16 @@ class Writer:
         self._posted.put(name, None)
         self._allowances.events.take(pod, self._now())
 
-    async def _status(self, outcome: Outcome, manifest: Json, takes_back: bool) -> None:
+    async def _status(self, outcome: Outcome, decision: Decision, manifest: Json) -> None:
         uid = manifest["metadata"]["uid"]
-        if not takes_back and outcome.waits(self._allowances.statuses, uid, self._now()):
+        if not decision.takes_back and outcome.waits(self._allowances.statuses, uid, self._now()):
             return
         applied = await self._client.apply(manifest, Manager.STATUS, "status")
         self._allowances.statuses.take(uid, self._now())
         self._observed.put(DIFFUSION_DEPLOYMENT, applied)
         outcome.writes += 1
+        for reason in decision.rollbacks:
+            self._rolled_back(reason)
 
 
 def _substance(existing: Json) -> str:

@@ -7,9 +7,10 @@ each object that changes three times over to find out in what.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 import kopf
+from kopf._core.reactor.inventory import ResourceMemories, ResourceMemory
 
 from stowplan_api.contract import LABEL_DEPLOYMENT
 from stowplan_operator.client import PAGE
@@ -38,6 +39,14 @@ class NothingCompared(kopf.DiffBaseStorage):
 
     def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
         """Called by handlers of changes only, of which there are none."""
+
+
+class NothingRecalled(ResourceMemories):
+    """What kopf remembers of each object for handlers that it has not got here: a kilobyte, of thousands of objects."""
+
+    async def recall(self, raw_body: kopf.RawBody, **options: Any) -> ResourceMemory:
+        """A memory for this event alone."""
+        return await super().recall(raw_body, **{**options, "ephemeral": True})
 
 
 def pin(settings: kopf.OperatorSettings) -> None:

@@ -7,8 +7,11 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from stowplan_api.contract import PlacementReason
+
 LONGEST_LATENCY: Final = 86_400.0
 """Seconds. An operator may have been away for a while; an agent that says more is not to be believed."""
+_REASONS: Final = frozenset(PlacementReason)
 _LATENCY_BUCKETS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 60.0)
 _RECONCILE_BUCKETS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
 
@@ -33,6 +36,12 @@ class Metrics:
             f"{prefix}gate_latency_seconds",
             "Seconds from the agent's Validated=True (whole seconds) to the gate's True.",
             buckets=_LATENCY_BUCKETS,
+            registry=self.registry,
+        )
+        self.rollbacks = Counter(
+            f"{prefix}rollbacks_total",
+            "Rollbacks of pods, by reason, since the operator started; those of pods that are gone stay counted.",
+            ["reason"],
             registry=self.registry,
         )
         self.last_event = Gauge(
@@ -60,6 +69,10 @@ class Metrics:
         """
         if seconds <= LONGEST_LATENCY:
             self.gate_latency.observe(max(0.0, seconds))
+
+    def rolled_back(self, reason: str) -> None:
+        """A status counts one more rollback. An agent may write any reason: what is none of ours is ``Other``."""
+        self.rollbacks.labels(reason=reason if reason in _REASONS else "Other").inc()
 
     def count_request(self, verb: str, kind: str) -> None:
         """One request to the API server."""

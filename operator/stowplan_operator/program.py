@@ -70,7 +70,9 @@ class Program:
             definitions,
         )
         self._starts = StartKeeper(self._client, self._observed)
-        writer = Writer(self._client, self._observed, self._now, self.metrics.gate_opened, self._starts)
+        writer = Writer(
+            self._client, self._observed, self._now, self.metrics.gate_opened, self._starts, self.metrics.rolled_back
+        )
         worker = Worker(
             self._queue,
             self._observed,

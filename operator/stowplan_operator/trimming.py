@@ -1,13 +1,12 @@
 """What is kept of an object: only what decisions read, so that memory follows the number of pods and not their size.
 
 A pod as the API server sends it is about ten times what is read of it; five thousand of them are most of what an
-operator would hold. Of what is kept, equal strings are one.
+operator would hold.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any, Final
 
 from stowplan_api.contract import LABEL_DEPLOYMENT, LABEL_TEMPLATE, READINESS_GATE, Manager
@@ -17,10 +16,8 @@ from stowplan_operator.kinds import CHILDREN, DIFFUSION_DEPLOYMENT, POD, RESIDEN
 _POD_METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
 _POD_STATUS: Final = ("phase", "reason", "message", "podIP")
 _POD_CONDITIONS: Final = frozenset({"Ready", "PodScheduled", READINESS_GATE})
-_SHORT: Final = 128
-"""Characters of a value that others may have as well; what is longer is a message or a spec."""
-_DEEPEST: Final = 32
-"""Levels: deeper is a podTemplate that somebody made for us to stumble over."""
+_DEEPEST: Final = 80
+"""Levels of a podTemplate: more than are ever rendered, and fewer than what somebody makes for us to stumble over."""
 _CONDITION: Final = ("type", "status", "reason", "message", "lastTransitionTime")
 _STATES: Final = (
     ("running", ("startedAt",)),
@@ -32,8 +29,7 @@ _STATES: Final = (
 def trimmed(kind: Kind, raw: Json) -> Json:
     """What decisions need of an object. Nothing of it is changed, only left out; trimming again changes nothing."""
     if kind == POD:
-        pod: Json = _shared(_pod(raw))
-        return pod
+        return _pod(raw)
     metadata: dict[str, Any] = dict(raw["metadata"])
     fields = metadata.pop("managedFields", None) or ()
     if kind.metadata_only:
@@ -41,15 +37,18 @@ def trimmed(kind: Kind, raw: Json) -> Json:
     if kind in CHILDREN:
         # Only what we apply is compared with what we own of it.
         metadata["managedFields"] = [_packed(entry) for entry in fields if entry.get("manager") == Manager.WORKLOAD]
-    if kind == DIFFUSION_DEPLOYMENT and metadata.get("annotations"):
-        # The last applied configuration alone is as large as the object.
-        own = {name: value for name, value in metadata["annotations"].items() if name.startswith(f"{GROUP}/")}
-        metadata["annotations"] = own
     kept = {**raw, "metadata": metadata}
+    if kind == DIFFUSION_DEPLOYMENT:
+        if metadata.get("annotations"):
+            # The last applied configuration alone is as large as the object.
+            own = {name: value for name, value in metadata["annotations"].items() if name.startswith(f"{GROUP}/")}
+            metadata["annotations"] = own
+        spec = raw.get("spec") or {}
+        if spec.get("podTemplate"):
+            kept["spec"] = spec | {"podTemplate": _cut(spec["podTemplate"])}
     if kind == RESIDENCY_PLACEMENT and raw.get("status"):
         kept["status"] = _report(raw["status"])
-    shared: Json = _shared(kept)
-    return shared
+    return kept
 
 
 def _report(status: Json) -> Json:
@@ -90,14 +89,12 @@ def _packed(entry: Json) -> Json:
     return entry if tree is None or isinstance(tree, str) else entry | {"fieldsV1": json.dumps(tree)}
 
 
-def _shared(value: Any, depth: int = _DEEPEST) -> Any:
-    """The same value, of strings that equal objects share: every answer is parsed into new ones, keys included."""
-    if type(value) is str:
-        return sys.intern(value) if len(value) <= _SHORT else value
-    if depth and isinstance(value, dict):
-        return {sys.intern(key): _shared(below, depth - 1) for key, below in value.items()}
-    if depth and isinstance(value, list):
-        return [_shared(below, depth - 1) for below in value]
+def _cut(value: Any, depth: int = _DEEPEST) -> Any:
+    """A JSON value without what lies deeper."""
+    if isinstance(value, dict):
+        return {key: _cut(below, depth - 1) for key, below in value.items()} if depth else {}
+    if isinstance(value, list):
+        return [_cut(below, depth - 1) for below in value] if depth else []
     return value
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 
 from cluster.played import Operator, Studio, deployment, now, until
 from stowplan_api.contract import READINESS_GATE, Manager
@@ -63,7 +64,8 @@ def test_k24_what_was_validated_while_the_operator_was_away_opens_after_its_star
     studio.wait_gate(pod, "True")
 
 
-def test_a_validated_rollback_opens_the_gate_and_is_told(studio: Studio, operator: Operator) -> None:
+def test_a_validated_rollback_opens_the_gate_and_is_told_within_two_seconds(studio: Studio, operator: Operator) -> None:
+    """By the times that the objects have: the Event's own, and when the API server took the status."""
     studio.apply(deployment())
     pod = studio.running_pod()
     rollback = {"time": now(), "reason": "OutputDiffers", "message": "1 frame", "from": "plan-1", "to": "seed"}
@@ -74,12 +76,17 @@ def test_a_validated_rollback_opens_the_gate_and_is_told(studio: Studio, operato
         rollbacks=[rollback],
         conditions=[{"type": "RolledBack", "status": "True", "reason": "OutputDiffers", "message": "1 frame"}],
     )
+    reported = datetime.now(UTC)
+    told = "stowplan_operator_rollbacks_total"
+    until(lambda: operator.counted(told, reason="OutputDiffers") == 1, "the metric counts it", seconds=2)
     studio.kubectl("wait", "--for=condition=Ready", "dd/tiny", "--timeout=60s")
     degraded = studio.condition("dd/tiny", "Degraded")
     assert (degraded["status"], degraded["reason"]) == ("True", "PlacementRolledBack")
     assert studio.get("dd", "tiny")["status"]["lastRollback"]["pod"] == pod
     (event,) = studio.events("PlacementRolledBack")
     assert event["type"] == "Warning"
+    assert datetime.fromisoformat(event["eventTime"]) - reported < timedelta(seconds=2)
+    assert taken(studio, "dd", "tiny", Manager.STATUS) - reported < timedelta(seconds=2)
     assert "OutputDiffers" in studio.kubectl("describe", "dd", "tiny")
 
 
@@ -125,6 +132,13 @@ def test_k9_k14_lists_alone_open_the_gate_when_no_watch_delivers(studio: Studio)
             await program.stop()
 
     asyncio.run(scenario())
+
+
+def taken(studio: Studio, kind: str, name: str, manager: Manager) -> datetime:
+    """When the API server took the last write of a manager, in whole seconds."""
+    found = studio.cluster.json("-n", studio.namespace, "get", kind, name, "--show-managed-fields")
+    times = [entry["time"] for entry in found["metadata"]["managedFields"] if entry["manager"] == manager]
+    return datetime.fromisoformat(max(times))
 
 
 def _validate_one_pod(studio: Studio) -> None:

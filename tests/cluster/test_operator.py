@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cluster.others_objects import autoscaler, webhook_that_never_answers
 from cluster.played import Operator, Studio, deployment, until
 
 MEASURED: dict[str, Any] = {
@@ -146,7 +147,7 @@ def test_nothing_that_fits_stalls_with_the_agents_sentence(studio: Studio, opera
     assert studio.condition(f"pod/{pod}", "Ready")["status"] == "False"
 
 
-def test_k12_scale_through_the_subresource_rolls_nothing(studio: Studio, operator: Operator) -> None:
+def test_k12_scale_by_hand_and_by_an_autoscaler_rolls_nothing(studio: Studio, operator: Operator) -> None:
     studio.apply(deployment())
     first = ready(studio)
     studio.kubectl("scale", "dd/tiny", "--replicas=2")
@@ -156,6 +157,14 @@ def test_k12_scale_through_the_subresource_rolls_nothing(studio: Studio, operato
     studio.wait("dd/tiny", ".status.readyReplicas", "2")
     assert {pod["metadata"]["name"] for pod in studio.pods()} == {first, second}
     assert studio.get("dd", "tiny")["status"]["selector"] == "stowplan.dev/deployment=tiny"
+
+    # Kubernetes' own autoscaler, which needs no metric to go to its minimum.
+    studio.apply(autoscaler(minimum=3))
+    studio.wait("deployment/tiny", ".spec.replicas", "3")
+    studio.wait("hpa/tiny", ".status.desiredReplicas", "3")
+    assert studio.condition("hpa/tiny", "AbleToScale")["status"] == "True"
+    assert studio.get("dd", "tiny")["spec"]["replicas"] == 3
+    assert {first, second} < {pod["metadata"]["name"] for pod in studio.pods()}
 
 
 def test_paused_keeps_the_pods_and_keeps_up_the_gate(studio: Studio, operator: Operator) -> None:
@@ -227,7 +236,7 @@ def test_two_operators_at_once_do_no_harm(studio: Studio, operator: Operator, tm
 def test_k13_children_that_answer_500_are_told_and_not_created_after_the_deletion(
     studio: Studio, operator: Operator
 ) -> None:
-    webhook = _webhook_that_never_answers(studio.namespace)
+    webhook = webhook_that_never_answers(studio.namespace)
     studio.apply(webhook)
     try:
         studio.apply(deployment())
@@ -255,35 +264,6 @@ def test_k13_a_deployment_that_is_deleted_at_once_leaves_nothing(studio: Studio,
         studio.kubectl("get", "dd", "tiny")
     assert "Traceback" not in operator.log()
     assert "forbidden" not in operator.log()
-
-
-def _webhook_that_never_answers(namespace: str) -> dict[str, Any]:
-    """Makes every create of a Deployment in one namespace fail with status 500."""
-    service = {"namespace": namespace, "name": "nobody", "path": "/", "port": 443}
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": f"{namespace}-never-answers"},
-        "webhooks": [
-            {
-                "name": "never.answers.example",
-                "clientConfig": {"service": service},
-                "rules": [
-                    {
-                        "apiGroups": ["apps"],
-                        "apiVersions": ["v1"],
-                        "operations": ["CREATE"],
-                        "resources": ["deployments"],
-                    }
-                ],
-                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
-                "failurePolicy": "Fail",
-                "sideEffects": "None",
-                "admissionReviewVersions": ["v1"],
-                "timeoutSeconds": 1,
-            }
-        ],
-    }
 
 
 def _pod_spec(studio: Studio) -> dict[str, Any]:

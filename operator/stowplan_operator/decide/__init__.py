@@ -16,6 +16,7 @@ from stowplan_operator.decide.dropped import Dropped
 from stowplan_operator.decide.events import gate_changed, readiness_changed, rolled_back
 from stowplan_operator.decide.gate import GatePatch, gate_patch
 from stowplan_operator.decide.placements import missing_placements
+from stowplan_operator.decide.rollbacks import new_rollbacks
 from stowplan_operator.decide.rollout import Rollout, judged_pods, rollout
 from stowplan_operator.decide.starts import StartsToFetch, starts_to_fetch, voided_starts
 from stowplan_operator.decide.status import old_status, status, to_apply
@@ -52,6 +53,8 @@ class Decision:
     status: Json | None = None
     takes_back: bool = False
     """Whether the status no longer says of something that it is Ready or Available: it is not to wait."""
+    rollbacks: tuple[str, ...] = ()
+    """Reasons of the rollbacks that the status counts from now on."""
     fetch: StartsToFetch | None = None
     """No write, and nothing waits for it."""
 
@@ -102,6 +105,7 @@ def decide(
         events=tuple(story.manifest(dd, now, settings.instance) for story in stories),
         status=to_apply(dd, dropped.kept(status(dd, old, state, new_conditions).to_json(exclude_none=True))),
         takes_back=takes_back(old.conditions, new_conditions),
+        rollbacks=tuple(new.rollback.reason for new in new_rollbacks(old, state)),
         fetch=None if spec is None else starts_to_fetch(dd, snapshot.starts, state, spec, now),
     )
 

@@ -43,7 +43,7 @@ class Process:
             client, self.observed, self.queue, self.freshness, self.metrics, definitions=self.definitions
         )
         self.starts = StartKeeper(client, self.observed, fetch)
-        writer = Writer(client, self.observed, self.now, starts=self.starts)
+        writer = Writer(client, self.observed, self.now, starts=self.starts, rolled_back=self.metrics.rolled_back)
         self.worker = Worker(
             self.queue, self.observed, writer, SETTINGS, self.metrics, self.now, lambda: self.definitions.dropped
         )

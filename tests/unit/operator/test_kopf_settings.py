@@ -7,7 +7,13 @@ import asyncio
 import kopf
 from observations import KEY, SETTINGS, deployment_of_user, pod
 
-from stowplan_operator.framework import PATIENCE_SECONDS, WATCH_CLIENT_SECONDS, WATCH_SERVER_SECONDS, pin
+from stowplan_operator.framework import (
+    PATIENCE_SECONDS,
+    WATCH_CLIENT_SECONDS,
+    WATCH_SERVER_SECONDS,
+    NothingRecalled,
+    pin,
+)
 from stowplan_operator.handlers import registry
 from stowplan_operator.kinds import SELECTED_BY_LABEL, WATCHED
 from stowplan_operator.program import Program
@@ -32,6 +38,13 @@ def test_kopf_lists_in_pages_and_copies_no_object_to_compare_it() -> None:
     body = kopf.Body({"metadata": {"name": "pod"}, "spec": {"much": ["more"] * 1000}})
     compared = settings.persistence.diffbase_storage
     assert (compared.build(body=body), compared.fetch(body=body)) == ({}, None)
+
+
+def test_kopf_remembers_nothing_of_an_object() -> None:
+    memories = NothingRecalled()
+    raw: kopf.RawBody = {"metadata": {"uid": "uid-1"}}
+    asyncio.run(memories.recall(raw, noticed_by_listing=True))
+    assert list(memories.iter_all_memories()) == []
 
 
 def test_k14_a_watch_that_is_open_and_silent_ends_by_itself() -> None:
