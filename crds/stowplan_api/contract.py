@@ -52,10 +52,6 @@ class Env(StrEnum):
     """Bytes, from resourceFieldRef limits.memory."""
     ACCELERATOR = "STOWPLAN_ACCELERATOR"
     """``emulated`` when spec.resources.gpus is 0; absent otherwise."""
-    GPUS = "STOWPLAN_GPUS"
-    """Devices of a pod that has several, emulated ones too: one a rank. Absent for a single one."""
-    PARALLELISM = "STOWPLAN_PARALLELISM"
-    """JSON of spec.parallelism, for a pod of several devices; absent where the model is to choose."""
     FAULTS = "STOWPLAN_FAULTS"
     """Faults to inject, for tests of the rollback; set through serving.env, never by the operator."""
 

@@ -158,7 +158,6 @@ def _environment(name: str, spec: DiffusionDeploymentSpec) -> list[Json]:
     }
     if spec.resources.gpus == 0:
         variables[Env.ACCELERATOR.value] = {"value": "emulated"}
-    variables |= several_devices.environment(spec)
     if _reuses(spec):
         variables[RECORD_DIR] = {"value": STARTS_MOUNT}
     for user in spec.serving.env:

@@ -1,14 +1,13 @@
-"""What a pod with several devices gets beside one with a single one: shared memory, and how many ranks there are.
+"""What a pod with several devices gets beside one with a single one: memory that its ranks share.
 
-A pod of one device gets nothing of this: a difference there would restart every pod that runs.
+How many there are, and how they share a request, is in the spec that every agent is sent. A pod of one device gets
+nothing of this: a difference there would restart every pod that runs.
 """
 
 from __future__ import annotations
 
-import json
 from typing import Final
 
-from stowplan_api.contract import Env
 from stowplan_api.diffusion_deployment import DiffusionDeploymentSpec
 from stowplan_api.quantity import format_quantity
 from stowplan_operator.kinds import Json
@@ -24,10 +23,10 @@ A_RANK: Final = 64 << 20
 def shared_memory_bytes(spec: DiffusionDeploymentSpec) -> int:
     """The bound of /dev/shm: the pod's pinned host budget, `A_RANK` for each rank, and never more than its memory.
 
-    A runtime's own 64 MiB are too few for what ranks hand each other. The one host copy that they share is the most
-    that they could ever want to put there: what may be pinned at all, which is the memory less the host's reserve. It
-    is a bound and takes nothing by itself. What is written there counts against the container's memory limit like any
-    other page, so it is no memory on top, and beyond that limit it could not be filled.
+    A runtime's own 64 MiB are too few for what the libraries of several ranks hand each other there. It is much less
+    than may be pinned: the host copy of the weights lies in memory files of its own, which no mount bounds. So this is
+    a bound that no start meets, and takes nothing by itself. What is written there counts against the container's
+    memory limit like any other page; it is no memory on top, and beyond that limit it could not be filled.
     """
     memory, stated = spec.resources.memory, spec.residency.host_reserve
     reserve = stated if stated is not None else max(memory // HOST_RESERVE_SHARE, HOST_RESERVE_LEAST)
@@ -45,14 +44,3 @@ def volumes(spec: DiffusionDeploymentSpec) -> list[Json]:
 def mounts(spec: DiffusionDeploymentSpec) -> list[Json]:
     """Where it is mounted."""
     return [] if spec.ranks == 1 else [{"name": "shared-memory", "mountPath": SHARED_MEMORY}]
-
-
-def environment(spec: DiffusionDeploymentSpec) -> dict[str, Json]:
-    """How many devices there are, and how they share a request where the spec says so."""
-    if spec.ranks == 1:
-        return {}
-    variables: dict[str, Json] = {Env.GPUS.value: {"value": str(spec.ranks)}}
-    if spec.parallelism is not None:
-        text = json.dumps(spec.parallelism.to_json(), sort_keys=True, separators=(",", ":"))
-        variables[Env.PARALLELISM.value] = {"value": text}
-    return variables

@@ -9,6 +9,7 @@ import pytest
 from observations import GIB, SETTINGS, deployment_of_user
 
 from stowplan_agent.inventory.host_limits import host_reserve
+from stowplan_api.diffusion_deployment import DiffusionDeploymentSpec
 from stowplan_api.quantity import parse_quantity
 from stowplan_operator.kinds import Json
 from stowplan_operator.render import children, read_spec
@@ -50,9 +51,9 @@ def test_a_pod_of_several_devices_knows_them_and_shares_memory(
     asked = spec["resources"]["gpus"]
     assert server["resources"]["limits"].get("nvidia.com/gpu") == (str(asked) if asked else None)
     assert server["resources"]["requests"] == server["resources"]["limits"]
-    assert variables["STOWPLAN_GPUS"] == str(devices)
-    found = variables.get("STOWPLAN_PARALLELISM")
-    assert (json.loads(found) if found else None) == parallelism
+    sent = DiffusionDeploymentSpec.model_validate_json(variables["STOWPLAN_SPEC"])
+    assert sent.ranks == devices
+    assert (None if sent.parallelism is None else sent.parallelism.to_json()) == parallelism
     (volume,) = (one for one in rendered["volumes"] if one["name"] == "shared-memory")
     assert volume["emptyDir"]["medium"] == "Memory"
     assert {"name": "shared-memory", "mountPath": "/dev/shm"} in server["volumeMounts"]
@@ -88,7 +89,6 @@ def test_the_reserve_is_the_one_that_the_agent_plans_with(memory: int) -> None:
 def test_a_pod_of_one_device_gets_nothing_of_it(resources: Json) -> None:
     plain = pod_spec(resources=resources)
     assert "shared-memory" not in json.dumps(plain)
-    assert not {"STOWPLAN_GPUS", "STOWPLAN_PARALLELISM"} & environment(plain).keys()
 
 
 def test_several_devices_change_nothing_of_what_a_container_may_do() -> None:
