@@ -70,9 +70,9 @@ class Prometheus:
         return found
 
     def over(self, query: str, start: float, end: float) -> list[dict[str, Any]]:
-        """The series that a query had at any second of a span, as Grafana asks for marks; ``end`` may be to come."""
-        found: list[dict[str, Any]] = self._answer("query_range", query=query, start=start, end=end, step=1)["result"]
-        return found
+        """The series that were a number at some second of a span, as Grafana asks; ``end`` may be to come."""
+        found = self._answer("query_range", query=query, start=start, end=end, step=1)["result"]
+        return [one for one in found if any(value != "NaN" for _, value in one["values"])]
 
     def alerts(self) -> list[dict[str, Any]]:
         """The alerts that are pending or firing, with their labels."""

@@ -1,7 +1,8 @@
 """What the dashboard shows: rows of panels, each one question with its queries. Edit this file, then `make manifests`.
 
 Every query is held to the metrics that exist, parsed by promtool, and asked of a real Prometheus that has read a real
-agent (tests/unit/dashboards, tests/pipelines). The label diffusion_deployment comes from the chart's PodMonitor.
+agent (tests/unit/dashboards, tests/pipelines), and agent and operator in a cluster (tests/cluster/test_main_job.py).
+The label diffusion_deployment comes from the chart's PodMonitor.
 """
 
 from __future__ import annotations

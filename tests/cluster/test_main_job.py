@@ -1,36 +1,46 @@
 """The main job on a real cluster with the real operator and the real agent: apply, wait for Ready, and it is right.
 
 Every other test of the cluster plays one of the two parts; here both are the product, on an emulated card. One module,
-one release of the chart, one pod a story.
+one release of the chart with all of its toggles for monitoring, one pod a story; and a real Prometheus that finds both
+parts by the chart's own monitors and alerts by its own rules.
 """
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+import dashboard_queries
+from cluster import monitors
 from cluster.played import until
+from cluster.stories import NAME, ROOT, Story
 from localcluster import chart
 from localcluster.client import Cluster
 from localcluster.host_python import HostPython
+from scraping import Prometheus, configured
+from stowplan_agent.serving.drift import LEAST
 from stowplan_api.contract import READINESS_GATE
 from stowplan_api.crd import KINDS
 
-ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "examples" / "tiny_models.py"
-NAME = "tiny-wan"
 QUIET = 20
 """Polls, a tenth of a second apart, in which the operator wrote nothing."""
+MONITORING: dict[str, Any] = {
+    "serviceMonitor": {"enabled": True, "interval": "1s"},
+    "podMonitor": {"enabled": True, "interval": "1s"},
+    "prometheusRule": {"enabled": True},
+    "grafanaDashboard": {"enabled": True},
+}
 
 
 @pytest.fixture(scope="module")
@@ -43,83 +53,37 @@ def installed(local_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) 
     for folder in (models, *models.parents):
         if folder.is_relative_to(tmp_path_factory.getbasetemp().parent):
             folder.chmod(0o755)  # pytest's folders are for their owner only, and pods run as somebody else
-    values = HostPython.here().chart_values() | {"crds": {"keep": False}}
+    values = HostPython.here().chart_values() | {"crds": {"keep": False}} | MONITORING
     agent: Any = values["agent"]
     spec = agent["podTemplate"]["spec"]
     spec["volumes"].append({"name": "models", "hostPath": {"path": str(models), "type": "Directory"}})
     spec["containers"][0]["volumeMounts"].append({"name": "models", "mountPath": "/models", "readOnly": True})
     definitions = [f"crd/{kind.plural}.stowplan.dev" for kind in KINDS]
     local_cluster.kubectl("delete", *definitions, "--ignore-not-found")
-    chart.install(local_cluster.kubeconfig, values)
-    yield local_cluster
-    chart.uninstall(local_cluster.kubeconfig)
-    local_cluster.kubectl("delete", "namespace", chart.NAMESPACE, "--wait=false")
+    with monitors.served(local_cluster):
+        chart.install(local_cluster.kubeconfig, values)
+        yield local_cluster
+        chart.uninstall(local_cluster.kubeconfig)
+        local_cluster.kubectl("delete", "namespace", chart.NAMESPACE, "--wait=false")
 
 
-class Story:
-    """One DiffusionDeployment in a namespace of its own."""
+@dataclass(frozen=True)
+class Watched:
+    """A Prometheus, and the folder from which it has its targets."""
 
-    def __init__(self, cluster: Cluster, namespace: str) -> None:
-        self.cluster = cluster
-        self.namespace = namespace
+    prometheus: Prometheus
+    folder: Path
 
-    def apply(self, example: str = NAME, **spec: Any) -> None:
-        data = yaml.safe_load((ROOT / "examples" / f"{example}.yaml").read_text())
-        data["spec"] |= spec
-        self.cluster.apply(data, namespace=self.namespace)
 
-    def kubectl(self, *arguments: str) -> str:
-        return self.cluster.kubectl("-n", self.namespace, *arguments)
-
-    def get(self, what: str) -> Any:
-        return self.cluster.json("-n", self.namespace, "get", what)
-
-    def condition(self, what: str, type_: str) -> dict[str, Any]:
-        """The condition of the object, or of the only object of a kind; empty when it is not there."""
-        found = self.get(what)
-        one = found["items"][0] if found.get("items") else found
-        conditions = one.get("status", {}).get("conditions", [])
-        return next((condition for condition in conditions if condition["type"] == type_), {})
-
-    def wait(self, name: str, condition: str = "Ready") -> None:
-        self.kubectl("wait", f"--for=condition={condition}", f"dd/{name}", "--timeout=240s")
-
-    def placement(self) -> dict[str, Any]:
-        status: dict[str, Any] = self.get("rp")["items"][0]["status"]
-        return status
-
-    def pod(self) -> dict[str, Any]:
-        pods = [pod for pod in self.get("pods")["items"] if "deletionTimestamp" not in pod["metadata"]]
-        pod: dict[str, Any] = pods[0]
-        return pod
-
-    def gate(self) -> str:
-        conditions = self.pod()["status"].get("conditions", [])
-        return next((str(found["status"]) for found in conditions if found["type"] == READINESS_GATE), "False")
-
-    def health(self) -> int:
-        """The status of /health, asked from inside the pod; 0 before the server listens."""
-        ask = (
-            "import urllib.request, urllib.error\n"
-            "try: print(urllib.request.urlopen('http://127.0.0.1:8000/health').status)\n"
-            "except urllib.error.HTTPError as error: print(error.code)\n"
-            "except OSError: print(0)"
-        )
-        return int(self.kubectl("exec", self.pod()["metadata"]["name"], "--", "python", "-c", ask))
-
-    def request(self) -> bytes:
-        """A video, asked for inside the pod's own network; its MP4."""
-        ask = (
-            "import base64, json, time, urllib.request as u\n"
-            "a = 'http://127.0.0.1:8000/v1/videos'\n"
-            "h = {'Content-Type': 'application/json'}\n"
-            'j = json.load(u.urlopen(u.Request(a, b\'{"prompt": "a lighthouse", "seed": 7}\', h)))\n'
-            "while j['status'] in ('queued', 'in_progress'):\n"
-            "    time.sleep(0.1); j = json.load(u.urlopen(a + '/' + j['id']))\n"
-            "assert j['status'] == 'completed', j\n"
-            "print(base64.b64encode(u.urlopen(a + '/' + j['id'] + '/content').read()).decode())"
-        )
-        return base64.b64decode(self.kubectl("exec", self.pod()["metadata"]["name"], "--", "python", "-c", ask))
+@pytest.fixture(scope="module")
+def watched(installed: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+    """Debian's Prometheus, which reads what the installed monitors select, and works on the installed rules."""
+    kinds = ",".join(f"{plural}.{monitors.GROUP}" for plural in monitors.KINDS.values())
+    objects = installed.json("-n", chart.NAMESPACE, "get", kinds)["items"]
+    folder = tmp_path_factory.mktemp("prometheus")
+    monitors.discover(installed, folder)
+    with configured(folder, monitors.scrape_configs(objects, folder), monitors.rules(objects)) as found:
+        yield Watched(found, folder)
 
 
 @pytest.fixture
@@ -175,8 +139,14 @@ def test_too_small_a_card_stays_unready_and_says_what_is_short(story: Story) -> 
     assert story.pod()["status"]["containerStatuses"][0]["restartCount"] == 0
 
 
-def test_a_fault_in_validation_rolls_back_and_is_told(story: Story) -> None:
-    story.apply(serving={"env": [{"name": "STOWPLAN_FAULTS", "value": "validate.output"}]})
+def test_a_fault_in_validation_rolls_back_is_told_and_is_seen(story: Story, watched: Watched) -> None:
+    story.apply(
+        serving={"env": [{"name": "STOWPLAN_FAULTS", "value": "validate.output"}]},
+        podTemplate={"spec": {"terminationGracePeriodSeconds": 2}},
+    )
+    until(story.health, "the agent's server answers", seconds=240)
+    began = time.time()
+    monitors.discover(story.cluster, watched.folder)
     until(lambda: story.condition(f"dd/{NAME}", "Degraded").get("status") == "True", "it is degraded", seconds=240)
     story.kubectl("wait", "--for=condition=Ready", "pod", "--all", "--timeout=60s")
     rolled = story.condition("rp", "RolledBack")
@@ -186,9 +156,9 @@ def test_a_fault_in_validation_rolls_back_and_is_told(story: Story) -> None:
     assert dd["lastRollback"]["reason"] == "OutputDiffers" and dd["rollbacks"] == 1
     events = story.get("events")["items"]
     assert any(event["type"] == "Warning" and event["reason"] == "PlacementRolledBack" for event in events)
-    ask = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8000/metrics').read().decode())"
-    metrics = story.kubectl("exec", story.pod()["metadata"]["name"], "--", "python", "-c", ask)
-    assert 'stowplan_rollbacks_total{reason="OutputDiffers"} 1.0' in metrics
+    assert 'stowplan_rollbacks_total{reason="OutputDiffers"} 1.0' in story.metrics()
+    _every_panel_has_data_and_one_alert_fires(story, watched.prometheus, began)
+    _the_marks_are_drawn(story, watched, began)
 
 
 def _the_operator_restarts_and_writes_nothing(story: Story) -> None:
@@ -205,6 +175,49 @@ def _the_operator_restarts_and_writes_nothing(story: Story) -> None:
     story.cluster.kubectl("-n", chart.NAMESPACE, "rollout", "status", "deployment/stowplan-operator", "--timeout=120s")
     after = _written(story)
     assert after == before
+
+
+def _every_panel_has_data_and_one_alert_fires(story: Story, prometheus: Prometheus, began: float) -> None:
+    mine = f'namespace="{story.namespace}"'
+    assert prometheus.until(f"stowplan_placement_validated{{{mine}}} == 1")
+    for _ in range(LEAST):
+        story.request()
+    (found,) = prometheus.until(f'stowplan_requests_total{{{mine}, status="completed"}} == {LEAST}')
+    pod = story.pod()["metadata"]["name"]
+    assert (found["metric"]["pod"], found["metric"]["diffusion_deployment"]) == (pod, NAME)
+    assert {one["metric"]["job"] for one in prometheus.ask("up == 1")} == {
+        f"{chart.NAMESPACE}/stowplan-serving",
+        "stowplan-operator-metrics",
+    }
+    asked = {name: _chosen(query, story) for name, query in dashboard_queries.of_panels().items()}
+    soon = time.time() + 1  # of whole seconds since then, the one after the newest reading
+    empty = [name for name, query in asked.items() if not prometheus.over(query, began, soon)]
+    assert empty == [dashboard_queries.OF_A_REAL_CARD], "an emulated card has no UUID that NVIDIA's exporter could know"
+    choices = {"namespace": story.namespace, "deployment": NAME, "pod": pod}
+    for variable, query in dashboard_queries.of_variables().items():
+        selector, _, label = _chosen(query, story).removeprefix("label_values(").removesuffix(")").rpartition(", ")
+        assert choices[variable] in prometheus.values_of(label, selector)
+    alerts = prometheus.alerts()
+    firing = [alert["labels"] for alert in alerts if alert["state"] == "firing"]
+    assert [(alert["alertname"], alert["diffusion_deployment"], alert["reason"]) for alert in firing] == [
+        ("StowplanPlacementRolledBack", NAME, "OutputDiffers")
+    ], alerts
+
+
+def _the_marks_are_drawn(story: Story, watched: Watched, began: float) -> None:
+    """The gate opened, the plan went back, and with its last pod the gate is closed."""
+    story.kubectl("delete", f"dd/{NAME}")
+    story.kubectl("wait", "--for=delete", "pods", "--all", "--timeout=90s")
+    monitors.discover(story.cluster, watched.folder)
+    up = f'up{{namespace="{story.namespace}"}}'
+    until(lambda: not watched.prometheus.ask(up), "the pod is not read any more")
+    for name, query in dashboard_queries.of_marks().items():
+        # They compare with a minute before: of what was last read, that is a minute from now.
+        assert watched.prometheus.over(_chosen(query, story), began, time.time() + 60), f"{name} was never drawn"
+
+
+def _chosen(query: str, story: Story) -> str:
+    return dashboard_queries.chosen(query, namespace=story.namespace, deployment=NAME, pod=".*", window="30s")
 
 
 def _written(story: Story) -> list[str]:
