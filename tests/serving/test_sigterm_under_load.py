@@ -22,8 +22,9 @@ from stowplan_agent.serving.drain import AFTERWARDS
 
 DEADLINE = 240.0
 """Seconds that a busy machine may take to start a process; nothing is judged by it."""
-GRACE = AFTERWARDS + 4
-"""What the process is told of its grace period: four seconds to finish what it has begun."""
+GRACE = AFTERWARDS + 6
+"""What the process is told of its grace period: six seconds to finish what it has begun."""
+KEY = {"Idempotency-Key": "the first"}
 
 
 @dataclass
@@ -79,6 +80,7 @@ def process(write_tiny: Callable[[str], Path], tmp_path: Path) -> Iterator[Proce
 def test_each_request_ends_or_says_why(process: Process) -> None:
     process.until(process.ready)
     ends: dict[int, str] = {}
+    urls: list[str | None] = []
     options = {"api_key": "any", "max_retries": 0, "timeout": DEADLINE}
     client = openai.OpenAI(
         base_url=f"http://127.0.0.1:{process.port}/v1",
@@ -89,11 +91,14 @@ def test_each_request_ends_or_says_why(process: Process) -> None:
     def ask(number: int) -> None:
         """The first is short; the others would take minutes."""
         try:
-            client.images.generate(
+            made = client.images.generate(
                 prompt="a",
                 response_format="url",
                 extra_body={"steps": 200, "n": 10} if number else {"steps": 1},  # type: ignore[arg-type]
+                extra_headers={} if number else KEY,
             )
+            assert made.data is not None
+            urls.append(made.data[0].url)
             ends[number] = "made"
         except openai.InternalServerError as error:
             ends[number] = f"{error.status_code} {error.code} retry after {error.response.headers['retry-after']}"
@@ -109,6 +114,9 @@ def test_each_request_ends_or_says_why(process: Process) -> None:
     with pytest.raises(openai.InternalServerError, match="takes no more requests; send it again") as late:
         client.images.generate(prompt="late")
     assert late.value.code == "stopping"
+    ask(0)  # its client lost the answer: it is the same, and still leads to the image
+    assert urls[0] is not None and urls == [urls[0]] * 2
+    assert httpx.get(urls[0], trust_env=False).content.startswith(b"\x89PNG")
     for one in clients:
         one.join(DEADLINE)
     assert process.popen.wait(DEADLINE) == 0

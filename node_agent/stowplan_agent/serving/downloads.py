@@ -7,7 +7,8 @@ this has ended, well or not, and then the file is closed.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -24,12 +25,13 @@ CHUNK: Final = 1 << 18
 class Pieces(StreamingResponse):
     """An answer of ``length`` bytes in pieces; ``sent`` is called when all of them have gone out.
 
-    ``files`` are what the pieces come from, closed in the end.
+    ``files`` are what the pieces come from, closed in the end. What is there already is given as bytes: each piece
+    that a thread reads costs two changes of thread.
     """
 
     def __init__(
         self,
-        pieces: Iterator[bytes],
+        pieces: Iterator[bytes] | bytes,
         length: int,
         media_type: str,
         *,
@@ -39,7 +41,7 @@ class Pieces(StreamingResponse):
         sent: Callable[[], None] = lambda: None,
     ) -> None:
         headers = {"Content-Length": str(length), **(headers or {})}
-        super().__init__(pieces, status, headers, media_type)
+        super().__init__(_one(pieces) if isinstance(pieces, bytes) else pieces, status, headers, media_type)
         self._files = files
         self._sent = sent
 
@@ -52,9 +54,13 @@ class Pieces(StreamingResponse):
                 file.close()
 
     async def stream_response(self, send: Send) -> None:
-        """Send the pieces, each read by a thread."""
+        """Send the pieces."""
         await super().stream_response(send)
         self._sent()
+
+
+async def _one(piece: bytes) -> AsyncIterator[bytes]:
+    yield piece
 
 
 async def file_answer(
@@ -68,32 +74,48 @@ async def file_answer(
     ``sent`` is called when the last byte of the file has gone out. Raises FileNotFoundError where it is gone, and
     ApiError (416) for a range that begins behind its end.
     """
-    file = await run_in_threadpool(path.open, "rb")
-    try:
-        size = os.fstat(file.fileno()).st_size
-        tag = f'"{path.stem}"'  # a name is given once: what it names never changes
-        wanted = part_of(asked, size, tag)
-    except BaseException:
-        file.close()
-        raise
+    tag = f'"{path.stem}"'  # a name is given once: what it names never changes
+    part = await run_in_threadpool(_opened, path, asked, tag)
     headers = {"Accept-Ranges": "bytes", "ETag": tag, "Content-Disposition": f'attachment; filename="{path.name}"'}
-    if wanted is not None:
-        headers["Content-Range"] = f"bytes {wanted.start}-{wanted.stop - 1}/{size}"
-    span = range(size) if wanted is None else wanted
+    if part.is_range:
+        headers["Content-Range"] = f"bytes {part.span.start}-{part.span.stop - 1}/{part.size}"
     return Pieces(
-        _read(file, span),
-        len(span),
+        part.pieces,
+        len(part.span),
         media_type,
-        files=[file],
-        status=200 if wanted is None else 206,
+        files=[part.file],
+        status=206 if part.is_range else 200,
         headers=headers,
-        sent=sent if span.stop == size else lambda: None,
+        sent=sent if part.span.stop == part.size else lambda: None,
     )
 
 
-def _read(file: BinaryIO, span: range) -> Iterator[bytes]:
-    file.seek(span.start)
-    left = len(span)
+@dataclass(frozen=True)
+class _Part:
+    """An open file of ``size`` bytes, and the ``span`` of it that is sent."""
+
+    file: BinaryIO
+    size: int
+    span: range
+    is_range: bool
+    pieces: Iterator[bytes] | bytes
+
+
+def _opened(path: Path, asked: Mapping[str, str], tag: str) -> _Part:
+    file = path.open("rb")
+    try:
+        size = os.fstat(file.fileno()).st_size
+        wanted = part_of(asked, size, tag)
+        span = range(size) if wanted is None else wanted
+        file.seek(span.start)
+        pieces = file.read(len(span)) if len(span) <= CHUNK else _read(file, len(span))
+        return _Part(file, size, span, wanted is not None, pieces)
+    except BaseException:
+        file.close()
+        raise
+
+
+def _read(file: BinaryIO, left: int) -> Iterator[bytes]:
     while left and (piece := file.read(min(CHUNK, left))):
         left -= len(piece)
         yield piece

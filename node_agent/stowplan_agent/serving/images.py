@@ -7,6 +7,7 @@ answers whatever the device does. A client that hangs up ends its request within
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from io import BytesIO
 from typing import Any, BinaryIO
 
 from fastapi import APIRouter, Request, Response
@@ -17,7 +18,7 @@ from stowplan_agent.serving.answers import TAKING, Images, answer, events_of, fi
 from stowplan_agent.serving.bodies import image_request
 from stowplan_agent.serving.contents import opened
 from stowplan_agent.serving.desk import Desk, Taken, must_be, not_here
-from stowplan_agent.serving.downloads import Pieces, file_answer
+from stowplan_agent.serving.downloads import CHUNK, Pieces, file_answer
 from stowplan_agent.serving.errors import ApiError, of_job
 from stowplan_agent.serving.events import STILL_HERE, EventStream, error_event, event
 from stowplan_agent.serving.fields import ImageBody
@@ -88,9 +89,11 @@ async def _waited_for(desk: Desk, taken: Taken, request: Request, *, by_url: boo
     finally:
         job.leave()
     answer = answer_with(made, images)
+    length = length_of(answer)
+    at_once = length <= CHUNK and all(isinstance(image, BytesIO) for image in images)
     return Pieces(
-        written(answer),
-        length_of(answer),
+        b"".join(written(answer)) if at_once else written(answer),
+        length,
         "application/json",
         files=images,
         headers=taken.headers,
@@ -135,7 +138,9 @@ def _urls(job: Job, request: Request) -> list[dict[str, str]]:
 async def _opened(job: Job) -> list[BinaryIO]:
     """The images of a completed job, which whoever follows it from before its end has for certain."""
     assert job.content is not None
-    return await run_in_threadpool(opened, job.in_hand or job.content.parts)
+    parts = job.in_hand or job.content.parts
+    in_memory = all(isinstance(part, bytes) for part in parts)
+    return opened(parts) if in_memory else await run_in_threadpool(opened, parts)
 
 
 async def _events(desk: Desk, job: Job, gone: Gone, ready: list[BinaryIO]) -> AsyncIterator[bytes]:
