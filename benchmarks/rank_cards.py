@@ -43,7 +43,7 @@ class Cards:
 
     def __init__(self, seat: Seat, *, tiny: bool, layers: int, layer_mib: int, passes: int) -> None:
         self.seat = seat
-        self.layers, self.passes = layers, passes
+        self.layers, self.passes, self.tiny = layers, passes, tiny
         self.nbytes = layer_mib << (10 if tiny else 20)
         self.ledger = Ledger()
         self.accelerator: Accelerator

@@ -13,9 +13,12 @@ One process a GPU, as in a pod, under the agent's own supervisor. Every figure i
   of them being busy. With as much compute beside it, ``overCompute`` is seconds over the longer of the two. A ring
   opens and closes with each interval of a request: ``openSeconds``, ``closeSeconds``.
 - ``assemble``: layers that lie in shards on the cards; ``overCompute`` is seconds over those of the compute alone.
+- ``places``: Wan 14B layers of real size through the weights engine, resident, in shards, streamed and mixed;
+  ``overResident`` is seconds of a pass over those of the all-resident row, ``ofResidentBytes`` the same of the card's
+  bytes of weights.
 
 Bytes are compared after every part. Written anew after each part, so that one that fails leaves the others' figures.
-Takes about a minute and 20 GiB of host memory; ``--tiny`` rehearses it on emulated cards, of MiB as KiB.
+Takes some two minutes and 20 GiB of host memory; ``--tiny`` rehearses it on emulated cards, of MiB as KiB.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from typing import Any
 
 from rank_cards import Cards
 from rank_measures import MEASURES
+from rank_places import places
 from result import heading, say, write
 from stowplan_agent.ranks.seat import Seat, take_seat
 from stowplan_agent.ranks.supervision import Supervisor
@@ -55,7 +59,7 @@ def measure(seat: Seat, chosen: argparse.Namespace) -> None:
         "passes": chosen.passes,
         "sharedHugePages": huge_pages(),
     }
-    for name, part in MEASURES.items():
+    for name, part in (MEASURES | {"places": places}).items():
         if chosen.parts and name not in chosen.parts.split(","):
             continue
         seat.doing(f"measuring {name}")
