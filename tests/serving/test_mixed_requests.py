@@ -69,7 +69,9 @@ def fetch(client: httpx.Client, agent: ServedAgent, chance: random.Random) -> st
         return "full"
     with client.stream("GET", f"{made}/events") as events:
         events.read()
-    return f"content {client.get(f'{made}/content').status_code}"
+    part = {"Range": chance.choice(["bytes=0-9", "bytes=-9", "bytes=99999999-", ""])}
+    head = client.head(f"{made}/content").status_code
+    return f"head {head}, content {client.get(f'{made}/content', headers=part).status_code}"
 
 
 def follow_and_go(client: httpx.Client, agent: ServedAgent, chance: random.Random) -> str:
@@ -102,9 +104,10 @@ def image(client: httpx.Client, agent: ServedAgent, chance: random.Random) -> st
 
 
 def repeat(client: httpx.Client, agent: ServedAgent, chance: random.Random) -> str:
-    path = "/v1/images/generations" if "flux" in str(agent.start.settings.spec.model.source) else "/v1/videos"
-    key = {"Idempotency-Key": f"key-{chance.randrange(5)}"}
-    return f"repeat {client.post(path, json=SMALL, headers=key).status_code}"
+    images = "flux" in str(agent.start.settings.spec.model.source)
+    path, number = "/v1/images/generations" if images else "/v1/videos", chance.randrange(5)
+    body = SMALL | ({"stream": True} if images and number == 4 else {})
+    return f"repeat {client.post(path, json=body, headers={'Idempotency-Key': f'key-{number}'}).status_code}"
 
 
 def leave_images(client: httpx.Client, agent: ServedAgent, chance: random.Random) -> str:

@@ -121,7 +121,8 @@ def install(app: FastAPI) -> None:
     async def unforeseen(request: Request, error: Exception) -> JSONResponse:
         # uvicorn logs the traceback: Starlette raises the error again after this answer.
         message = f"the server failed with {type(error).__name__}; its log has the details"
-        return ApiError(500, message, code="internal_error", type_="server_error").response()
+        headers = {"Connection": "close"}  # uvicorn closes it: a pool must not send the next request on it
+        return ApiError(500, message, code="internal_error", type_="server_error", headers=headers).response()
 
     app.add_exception_handler(ApiError, own)
     app.add_exception_handler(RequestValidationError, parameters)

@@ -106,7 +106,7 @@ async def _streamed(desk: Desk, taken: Taken, request: Request) -> EventStream:
     job = taken.job
     try:
         ready = await _opened(job) if job.done and job.error is None else []
-    except FileNotFoundError:
+    except BaseException:
         job.leave()
         raise
 

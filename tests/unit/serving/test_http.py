@@ -246,6 +246,7 @@ def test_the_unforeseen_is_a_500_without_a_traceback(videos: Any) -> None:
     answer = videos.client.post("/v1/videos", json={"prompt": "a"})
     assert answer.status_code == 500
     assert error(answer)["code"] == "internal_error" and "KeyError" in error(answer)["message"]
+    assert answer.headers["connection"] == "close"
 
 
 def test_the_openapi_document_names_every_field(videos: Any) -> None:

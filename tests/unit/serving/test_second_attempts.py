@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,22 @@ def test_what_made_room_before_it_was_read_is_still_given(images: Any, monkeypat
     assert ended.wait(DEADLINE)
     assert answer.status_code == 200
     assert "iVBORw0KGgo" in answer.text
+
+
+@pytest.mark.parametrize("body", [{}, {"stream": True}])
+def test_a_disk_that_fails_keeps_nobody_waiting(
+    images: Any, body: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(parts: Any) -> Any:
+        raise OSError(errno.EIO, "Input/output error")
+
+    ask(images, **body)
+    with monkeypatch.context() as patch:
+        patch.setattr("stowplan_agent.serving.images.opened", broken)
+        assert ask(images, **body).status_code == 500
+    (job,) = images.queue.shelf._jobs.values()
+    assert job._followers == 0
+    assert ask(images, **body).headers["idempotent-replayed"] == "true"
 
 
 @pytest.mark.parametrize("body", [{}, {"stream": True}])
