@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from stowplan_agent.planning.options import streams_of
 from stowplan_agent.planning.places import shard_bytes
+from stowplan_api.placement import streamed_layers
 from stowplan_api.record import Group
 
 Floats = npt.NDArray[np.float64]
@@ -55,6 +57,17 @@ class GroupTable:
         self.in_two: Bools = used > 1
         """Whether layers are in at least two of the three places, so that a policy says which."""
         self.in_three: Bools = used > 2
+
+    @cached_property
+    def plain(self) -> Bools:
+        """Whether a way has the fewest slots, layers in two places at most, and spreads them evenly."""
+        strided = [
+            stream.policy == "Strided"
+            or streamed_layers(self.layers, stream.resident + len(stream.sharded), "Strided") == stream.streamed
+            for stream in self.streams
+        ]
+        plain: Bools = np.array(strided) & ~self.in_three & (self.slots == self.slots.min())
+        return plain
 
 
 def _mask(layers: Sequence[Sequence[int]], count: int) -> Bools:

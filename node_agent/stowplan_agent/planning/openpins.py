@@ -16,7 +16,7 @@ import numpy as np
 
 from stowplan_agent.planning.pricing import ShapePricer
 from stowplan_agent.planning.shares import ShareSearch
-from stowplan_agent.planning.table import Floats, Ints
+from stowplan_agent.planning.table import Bools, Floats, Ints
 from stowplan_agent.planning.visits import StayTimes, Visits
 
 MOST_PINS: Final = 4000
@@ -69,7 +69,17 @@ def _needed(times: list[Floats], pinned: list[Floats], goal: Floats) -> Floats:
     return np.where(times[0] <= goal, pinned[0], need)
 
 
-def least_locked(points: Sequence[Point], ranks: Floats, most: float) -> Floats:
+def raised(points: Sequence[Point], floor: Floats) -> list[Point]:
+    """The points of shapes of which each takes at least ``floor`` seconds, whatever its pins: what lies below is cut
+    off, where the line from what lies above comes to it. Of one link class."""
+    crossing = least_locked(points, np.ones(1), floor)
+    return [
+        Point(np.maximum(one.seconds, floor), np.where(one.seconds < floor, crossing, one.locked[:, 0])[:, None])
+        for one in points
+    ]
+
+
+def least_locked(points: Sequence[Point], ranks: Floats, most: float | Floats) -> Floats:
     """By shape: bytes that it locks at least, on all ranks together, to take at most ``most`` seconds; infinite where
     it takes longer whatever its pins. ``ranks`` are how many there are of each link class."""
     held = [point.locked @ ranks for point in points]
@@ -126,6 +136,13 @@ def all_pins(pricer: ShapePricer, visits: Visits, shapes: Ints, locked: float = 
         sizes.append(len(found))
         pins += [np.array(one.vectors, dtype=np.int64).T for one in found]
     return np.repeat(shapes, sizes), np.stack(pins), reasons
+
+
+def in_eighths(most: Ints, pins: Ints) -> Bools:
+    """Which choices of pins are eighths of the layers to pin, rounded down, in every group."""
+    eighth = -(-8 * pins // np.maximum(most, 1))
+    mask: Bools = (most * eighth // 8 == pins).all(axis=1)
+    return mask
 
 
 def _most(pricer: ShapePricer, shapes: Ints, locked: float) -> Ints:

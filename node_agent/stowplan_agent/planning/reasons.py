@@ -113,7 +113,7 @@ class _Reason:
 
     def _nearest(self, rows: Rows) -> Rows | None:
         enough = self.seconds - 2 * self.tolerance
-        rows = self._tried(rows)
+        rows = self.space.tried(rows)
         rows = rows.take(rows.times[:, -1] < enough)
         if self.setting.frame.pins_scarce and len(rows):
             # Pins are part of what is short: look at all of them, of the shapes that are nearest without any.
@@ -143,7 +143,7 @@ class _Reason:
 
     def _fastest_other(self, rows: Rows) -> Rows | None:
         here = (self.chosen.always, self.chosen.own, self.space.host_bytes(self.chosen))
-        rows = self._tried(rows)
+        rows = self.space.tried(rows)
         other = np.logical_or.reduce([rows.bytes[:, column] != held for column, held in enumerate(here)])
         rows = rows.take(other & (rows.shape != ELASTIC))
         if self.setting.frame.pins_scarce:
@@ -164,12 +164,6 @@ class _Reason:
             best = first if best is None or float(first.times[0, -1]) < float(best.times[0, -1]) else best
             done += NEAR
         return best
-
-    def _tried(self, rows: Rows) -> Rows:
-        """Without rows that the search left out where pins are scarce: what it did not try, it did not lose."""
-        if not self.setting.frame.pins_scarce or not bool((rows.shape >= 0).any()):
-            return rows
-        return rows.take((rows.shape < 0) | np.isin(rows.shape, self.space.opening))
 
     def _even(self, times: Floats) -> Floats:
         """Seconds that are equal where they differ by rounding: the same run is simulated alone or beside others."""

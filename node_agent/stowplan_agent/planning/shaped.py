@@ -8,15 +8,24 @@ from typing import Final
 import numpy as np
 
 from stowplan_agent.planning.frame import Frame
-from stowplan_agent.planning.openpins import open_points
+from stowplan_agent.planning.openpins import open_points, raised
 from stowplan_agent.planning.pricing import ShapePricer
 from stowplan_agent.planning.rows import LOCKED, Rows, joined
-from stowplan_agent.planning.table import TWO_PLACES, Floats, Ints
+from stowplan_agent.planning.table import Floats, Ints
 from stowplan_agent.planning.visits import Visits
 from stowplan_agent.planning.whole import WholeEntries
 
 MOST_OPEN: Final = 1_000
-"""Shapes of a component up to which the pins of all of them are opened, with layers of a group in three places too."""
+"""Shapes of a component with peers up to which the pins of all of them are opened."""
+CROWDED: Final = (
+    "where pins are scarce, {component} has rings of two slots, layers spread evenly and in two of the three places of "
+    "each group at most, and pins in eighths"
+)
+"""What is left out of more: less than 0.1 % of a request where both were solved (LTX-2, eight ranks)."""
+MOST_RUN: Final = 5_000
+"""Ways to stream a component up to which all are simulated before their pins are opened."""
+ROUNDING: Final = 1e-12
+"""Relative: what a run differs by that is simulated beside others."""
 
 
 class ShapedEntries(WholeEntries):
@@ -25,6 +34,8 @@ class ShapedEntries(WholeEntries):
     def __init__(self, visits: Visits, frame: Frame) -> None:
         super().__init__(visits, frame)
         self.pricer = ShapePricer(visits)
+        self._floor: Floats | None = None
+        """By shape: seconds that no pins are below, where that was worked out."""
 
     @property
     def _layered(self) -> bool:
@@ -36,28 +47,46 @@ class ShapedEntries(WholeEntries):
         self.listed += len(self.pricer.table)
         return self._average(np.maximum.reduce([self.pricer.whole(link) for link in range(len(self.visits.links))]))
 
+    @property
+    def crowded(self) -> bool:
+        """Whether there are so many shapes that pins, where they are scarce, are opened of plain ones only."""
+        return self._layered and self.visits.peers and len(self.pricer.table) > MOST_OPEN
+
     @cached_property
     def opening(self) -> Ints:
-        """The shapes whose pins are opened where pins are scarce: of very many with peers, only those that have layers
-        of a group in two places, and the leanest. Three places at once gain no more than the rest of a layer."""
+        """The shapes whose pins are opened where pins are scarce: all, or the plain ones and the leanest."""
         table = self.pricer.table
-        if len(table) <= MOST_OPEN or not bool(table.crowded.any()):
+        if not self.crowded:
             return np.arange(len(table))
-        self.left_out.add(TWO_PLACES.format(component=self.component.name))
-        kept = ~table.crowded
+        self.left_out.add(CROWDED.format(component=self.component.name))
+        kept = table.plain.copy()
         kept[self.pricer.leanest] = True
         return np.flatnonzero(kept)
 
     def _half_open(self, shapes: Ints) -> Rows:
         """Rows that no pins of their shapes improve on."""
-        parts = []
-        for point in open_points(self.pricer, self.visits, shapes):
+        parts, points = [], open_points(self.pricer, self.visits, shapes)
+        if self.visits.peers and len(self.pricer.table.ways) <= MOST_RUN:
+            self._floor = self._pinned_seconds(shapes)
+            points = raised(points, self._floor[shapes])
+        for point in points:
             rows = self._listed(shapes, self._most(shapes), point.seconds)
             rows.bytes[:, LOCKED:] = point.locked @ self.frame.ranks_of.T
             rows.open[:] = True
             parts.append(rows)
         self.listed += sum(map(len, parts))
         return joined(parts)
+
+    def _pinned_seconds(self, shapes: Ints) -> Floats:
+        """By shape: exact seconds with everything pinned, which no pins are below; minus infinity of other shapes.
+
+        With peers two links copy, at once or one after the other, which no bound by sums of copies can tell.
+        """
+        floor: Floats = np.full(len(self.pricer.table), -np.inf)
+        if self.visits.stays:
+            seconds = self._average(self._slowest(shapes, self._most(shapes), exact=True))
+            floor[shapes] = seconds * (1 - ROUNDING)
+        return floor
 
     def _pinned_whole(self, shapes: Ints) -> Rows:
         """A row of each shape, with everything pinned that has a host copy."""
@@ -77,6 +106,8 @@ class ShapedEntries(WholeEntries):
                 locked = self.pricer.locked(shapes, pins[:, :, link])
                 rows.bytes[:, LOCKED:] += locked[:, None] * self.frame.ranks_of[:, link]
             rows.times[:] = self._times(shapes, pins, exact=False)
+            if self._floor is not None:
+                np.maximum(rows.times, self._floor[shapes][:, None], out=rows.times)
         rows.priced[:] = not self.visits.stays
         return rows
 

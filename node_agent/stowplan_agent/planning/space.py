@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from stowplan_agent.planning.frame import Frame
-from stowplan_agent.planning.openpins import all_pins
+from stowplan_agent.planning.openpins import all_pins, in_eighths
 from stowplan_agent.planning.options import layerwise_entry
 from stowplan_agent.planning.rows import (
     ALWAYS,
@@ -91,8 +91,14 @@ class Space(ShapedEntries):
     def sketch(self) -> Rows:
         """A few rows that stand for many: with what is leanest pinned whole."""
         if not self.long:
-            return self.coarse(scarce=False)
+            return self.tried(self.coarse(scarce=False))
         return joined([self.whole(), self._pinned_whole(self.pricer.leanest)])
+
+    def tried(self, rows: Rows) -> Rows:
+        """Without the rows whose pins are not opened where pins are scarce."""
+        if not (self.crowded and self.frame.pins_scarce):
+            return rows
+        return rows.take((rows.shape < 0) | np.isin(rows.shape, self.opening))
 
     def parts(self, *, scarce: bool) -> list[Rows]:
         """The same in parts, for a space that has more rows: so many are not copied twice."""
@@ -135,6 +141,9 @@ class Space(ShapedEntries):
         may be missing."""
         chosen, pins, reasons = all_pins(self.pricer, self.visits, shapes, locked / self.frame.ranks_of.sum())
         self.left_out |= reasons
+        if self.crowded and self.frame.pins_scarce:
+            some = in_eighths(self.pricer.table.most[chosen], pins[:, :, 0])
+            chosen, pins = chosen[some], pins[some]
         return self._rows(chosen, pins)
 
     def priced(self, rows: Rows) -> Rows:

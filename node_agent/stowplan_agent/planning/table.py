@@ -69,12 +69,12 @@ class ShapeTable:
         return each[self.life[shapes]]
 
     @cached_property
-    def crowded(self) -> Bools:
-        """Whether a shape has layers of one group in all three places."""
-        crowded: Bools = np.zeros(len(self.ways), dtype=np.bool_)
+    def plain(self) -> Bools:
+        """Whether all groups of a shape are streamed in a plain way (`GroupTable.plain`)."""
+        plain = np.ones(len(self.ways), dtype=np.bool_)
         for index, table in enumerate(self.groups):
-            crowded |= table.in_three[self.ways[:, index]]
-        return crowded[self.kind]
+            plain &= table.plain[self.ways[:, index]]
+        return plain[self.kind]
 
     def streams(self, shape: int) -> tuple[Stream, ...]:
         """How each group is streamed in one shape."""

@@ -15,8 +15,7 @@ from tables import TOLERANCE, best, best_reachable
 from test_explanations import check_fields
 from tied import least_of_ties, peak_of
 
-from stowplan_agent.planning import cost, shaped, solve, with_device_memory
-from stowplan_agent.planning.table import TWO_PLACES
+from stowplan_agent.planning import cost, shaped, solve, space, with_device_memory
 from stowplan_api.placement import ComponentPlacement, Placement
 from stowplan_api.record import CalibrationRecord
 
@@ -146,18 +145,19 @@ def _one_rank_pins_less(entry: ComponentPlacement, choose: random.Random) -> Com
 
 @settings(max_examples=15, deadline=None, derandomize=True)
 @given(chance)
-def test_what_is_left_out_of_three_places_is_said(choose: random.Random) -> None:
+def test_what_is_left_out_where_pins_are_scarce_is_said(choose: random.Random) -> None:
     """Where pins are scarce and shapes are many: the answer is then within limits, and the proof names what is not."""
     record = peer_record(choose)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shaped, "MOST_OPEN", 0)
+        patch.setattr(space, "LONG", choose.choice([-1, space.LONG]))
         plan = solve(record)
     for said in plan.explanations:  # nothing is lost to moves where none are made: what was left out is not named
         check_fields(record, plan, said)
     least = best(record)
     assert (plan.cost is None) == (least is None)
     if plan.cost is not None and least is not None and plan.cost.seconds > least * (1 + 1.1 * TOLERANCE):
-        assert set(plan.proof["leftOut"]) & {TWO_PLACES.format(component=one.name) for one in record.components}
+        assert set(plan.proof["leftOut"]) & {shaped.CROWDED.format(component=one.name) for one in record.components}
 
 
 def wan(card: float, peers: float, *, host: float = 120) -> CalibrationRecord:
