@@ -176,7 +176,7 @@ class Job:
                 return False
             self._call([] if first is None else [first])
             self.content, self.error = content, error
-            self.in_hand = tuple(in_hand) if self._followers else ()
+            self.in_hand = tuple(in_hand)  # also before its first follower has come, as of a quick pipeline
             self.completed_at = now
             self.status = "completed" if error is None else "failed"
             self._done.set()

@@ -46,6 +46,16 @@ def test_it_is_counted_before_anybody_is_told() -> None:
     assert told == ["counted False", "told"] * 2
 
 
+def test_what_is_in_hand_is_there_for_whoever_comes_until_the_last_has_left() -> None:
+    one = Job(request(), 0, lambda _: None, kept=True, handed=True)
+    assert one.complete(1, Content(()), [b"made"])
+    assert one.follow() and one.follow()
+    one.leave()
+    assert one.in_hand == (b"made",)
+    one.leave()
+    assert one.in_hand == ()
+
+
 @pytest.fixture
 def encoder(monkeypatch: pytest.MonkeyPatch) -> Any:
     """An encoder that stands still in each task until ``go``; ``calls`` counts them, ``at`` is set in the first."""
