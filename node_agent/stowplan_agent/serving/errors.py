@@ -52,8 +52,9 @@ class ApiError(Exception):
         """Beside those that follow from the above."""
 
     def body(self) -> dict[str, str | None]:
-        """What is within ``error``."""
-        return {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
+        """What is within ``error``; what a client wrote and is no Unicode is told as question marks."""
+        found = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
+        return {name: said and said.encode(errors="replace").decode() for name, said in found.items()}
 
     def response(self) -> JSONResponse:
         """The HTTP answer."""
