@@ -1,6 +1,6 @@
 """What HTTP and the metrics cost: requests with them and without, in pairs, on tiny pipelines.
 
-    python benchmarks/http_overhead.py [--pairs 60] [--output results/...json]      # less than 3 minutes
+    python benchmarks/http_overhead.py [--pairs 40] [--output results/...json]      # less than 3 minutes
 
 One agent a kind starts on a tiny real diffusers pipeline and the emulated card, as it does in tests. Each pair runs one
 request twice, by ``Service.run`` and by a client with an open connection, in turns which first; client, server and
@@ -189,7 +189,7 @@ def claims_of(kind: str, figures: dict[str, Any]) -> dict[str, bool]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pairs", type=int, default=60)
+    parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--output", type=Path)
     chosen = parser.parse_args(arguments)
     document = heading("serving") | {"kinds": {}, "claims": {}}
