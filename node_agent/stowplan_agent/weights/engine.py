@@ -181,7 +181,7 @@ class WeightsEngine:
 
     @plain
     def close(self) -> None:
-        """Take all hooks off and unlock host memory. The components keep their weights where they are."""
+        """Take all hooks off and unlock host memory. Weights stay where they are, in shards too: see `drop`."""
         if self._closed:
             return
         self._calls.restart()

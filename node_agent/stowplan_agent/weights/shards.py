@@ -7,12 +7,14 @@ host memory, for this rank alone, and they stay until the component runs or move
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from stowplan_agent.accelerators import Accelerator
+from stowplan_agent.accelerators.interface import ByteSource
 from stowplan_agent.weights.entry import EntryError
 from stowplan_agent.weights.host import take_arena
 from stowplan_agent.weights.keyed_units import KeyedUnits
@@ -31,7 +33,7 @@ class HostBytes:
 
     def read(self, start: int, target: torch.Tensor) -> None:
         """As `accelerators.interface.ByteSource` asks."""
-        target.copy_(self._tensor[start : start + target.nbytes])
+        np.copyto(target.numpy(), self._tensor[start : start + target.nbytes].numpy())
 
 
 class ShardedUnits:
@@ -90,8 +92,7 @@ class ShardedUnits:
             return
         assert self.of_all is not None, "an entry with shards has been checked"
         self._check_same(new, self.of_all)
-        sources = {unit: unit.source if unit.host is None else HostBytes(unit.host.tensor) for unit in new}
-        found = self.of_all.take(_there(sources))
+        found = self.of_all.take({unit: _source(unit) for unit in new})
         layers = {unit: module.get_submodule(f"{key[0]}.{key[1]}") for key, unit in component.items() if key}
         for unit, shard in found.items():
             unit.shard = shard
@@ -105,12 +106,15 @@ class ShardedUnits:
 
     def _check_same(self, units: Sequence[Unit], of_all: ShardsOfAll) -> None:
         """By what is known of them, or else by their bytes: of what a rewrite has made nothing else is known."""
-        assert self._neighbours is not None, "only ranks with neighbours have shards"
-        if of_all.agree([self._neighbours.contents(unit) for unit in units]):
+        neighbours, known = self._neighbours, dict[Unit, str]()
+        assert neighbours is not None, "only ranks with neighbours have shards"
+        self.all_do(lambda: known.update({unit: neighbours.contents(unit) for unit in units}))
+        if of_all.agree(known.values()):
             return
+        self.all_do(lambda: known.update({unit: neighbours.digest(unit) for unit in units}))
         for unit in units:
-            unit.identity = self._neighbours.digest(unit)
-        if not of_all.agree([unit.identity or "" for unit in units]):
+            unit.identity = known[unit]
+        if not of_all.agree(known.values()):
             raise EntryError(
                 f"component {self._owner}: the ranks have different weights in layers that are to be shared out over "
                 "them; load the same on every rank, or leave shardedLayers out"
@@ -136,7 +140,8 @@ class ShardedUnits:
         self._seen.append(unit)
 
 
-def _there(sources: Mapping[Unit, Any]) -> dict[Unit, Any]:
-    for unit, source in sources.items():
-        assert source is not None, f"{unit}: a unit that goes into shards has a host copy or a source"
-    return dict(sources)
+def _source(unit: Unit) -> ByteSource:
+    if unit.host is not None:
+        return HostBytes(unit.host.tensor)
+    assert unit.source is not None, "a unit that goes into shards has a host copy or a source"
+    return unit.source

@@ -118,7 +118,9 @@ def _share(component: ManagedComponent, neighbours: Neighbours) -> None:
 def _share_unit(owner: str, unit: Unit, neighbours: Neighbours) -> None:
     old = unit.host
     assert old is not None, "units have host copies on all ranks or on none"
-    unit.identity = neighbours.digest(unit)
+    found: list[str] = []
+    neighbours.all_do(f"know {owner}", lambda: found.append(neighbours.digest(unit)))
+    (unit.identity,) = found
     (new,) = taken = neighbours.store.take(owner, [unit.nbytes], [unit.identity])
     try:
         neighbours.store.fill([(HostBytes(old.tensor), new)], lambda _: None)
