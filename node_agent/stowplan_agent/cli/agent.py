@@ -84,22 +84,23 @@ def agent(
     with agent_extra("agent"):
         from stowplan_agent.lifecycle import StartError
         from stowplan_agent.lifecycle.agent import Agent
-        from stowplan_agent.lifecycle.following import Follower
         from stowplan_agent.lifecycle.settings import StartSettings
         from stowplan_agent.lifecycle.threads import limit_threads
-        from stowplan_agent.ranks.company import Company
         from stowplan_agent.serving.server import ServerError
         from stowplan_agent.transaction import FaultError
 
     with user_errors(ContractError, FaultError, ServerError, ApiServerError):
         limit_threads(ranks=spec.ranks)
-        company = None if seat is None else Company(seat)
-        settings = StartSettings.read(spec, environment, memory_limit=limit, company=company)
         try:
-            if company is not None and company.rank > 0:
-                code = Follower(settings, company).run()
+            if seat is None:
+                code = Agent(StartSettings.read(spec, environment, memory_limit=limit), identity).run()
             else:
-                code = Agent(settings, identity).run()
+                from stowplan_agent.lifecycle.following import Follower
+                from stowplan_agent.ranks.company import Company
+
+                company = Company(seat)
+                settings = StartSettings.read(spec, environment, memory_limit=limit, company=company)
+                code = Follower(settings, company).run() if seat.rank else Agent(settings, identity).run()
         except StartError as error:
             fail(str(error), exit_code(error.reason))
     raise typer.Exit(code)

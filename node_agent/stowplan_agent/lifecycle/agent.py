@@ -24,6 +24,7 @@ from stowplan_agent.cluster.reporter import Reporter, ReporterError
 from stowplan_agent.cluster.status_reporter import StatusReporter
 from stowplan_agent.inventory.frames import frame_contract
 from stowplan_agent.lifecycle.errors import RollbackFailed
+from stowplan_agent.lifecycle.kind_of_start import start_of
 from stowplan_agent.lifecycle.orders import END, RECALL
 from stowplan_agent.lifecycle.phases import SERVING
 from stowplan_agent.lifecycle.progress import Progress
@@ -32,7 +33,6 @@ from stowplan_agent.lifecycle.service import Service, serving_defaults
 from stowplan_agent.lifecycle.settings import StartSettings
 from stowplan_agent.lifecycle.startup import Startup
 from stowplan_agent.lifecycle.switch import KillSwitch
-from stowplan_agent.lifecycle.together import start_of
 from stowplan_agent.lifecycle.warm_start import StoredStart
 from stowplan_agent.pipeline.request import Stopped
 from stowplan_agent.serving.app import create_app

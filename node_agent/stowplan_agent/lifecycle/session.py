@@ -17,7 +17,7 @@ from stowplan_agent.calibration import Answers, Observation, Rehearsal, Watch, o
 from stowplan_agent.lifecycle.seed import pinned_share
 from stowplan_agent.pipeline import HostedPipeline, PipelineRequest
 from stowplan_agent.pipeline.hosted import Frames
-from stowplan_agent.ranks.company import Alone
+from stowplan_agent.ranks.alone import Alone
 from stowplan_agent.transaction import Measured
 from stowplan_agent.weights import Timeline, WeightsEngine
 from stowplan_agent.weights.observer import Observer

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from stowplan_agent.lifecycle.deadlines import phase_deadlines
-from stowplan_agent.ranks.company import Alone
+from stowplan_agent.ranks.alone import Alone
 from stowplan_agent.transaction import Faults
 from stowplan_agent.transaction.faults import of_rank
 from stowplan_api.contract import RECORD_DIR, Env

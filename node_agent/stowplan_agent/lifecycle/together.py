@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Final
 
 from stowplan_agent.lifecycle.errors import RollbackFailed, StartError
-from stowplan_agent.lifecycle.joint_record import joined
+from stowplan_agent.lifecycle.joining import with_record_of_all
 from stowplan_agent.lifecycle.phases import Outcome
 from stowplan_agent.lifecycle.progress import Progress
 from stowplan_agent.lifecycle.settings import StartSettings
@@ -29,18 +28,10 @@ from stowplan_agent.ranks.errors import RanksError
 from stowplan_agent.transaction import difference
 from stowplan_api.contract import PlacementReason
 from stowplan_api.placement import Placement
-from stowplan_api.record import CalibrationRecord
 from stowplan_api.residency_placement import Phase
 
 UNDONE: Final[frozenset[Phase]] = frozenset({"Apply", "Validate"})
 """Phases after whose failure there is a placement to go back to and to prove again."""
-
-
-def start_of(settings: StartSettings, progress: Progress, *, stop: Callable[[], bool], switch: KillSwitch) -> Startup:
-    """The start of one rank, with or without others; nothing runs yet."""
-    if isinstance(settings.company, Company):
-        return StartTogether(settings, progress, settings.company, stop=stop, switch=switch)
-    return Startup(settings, progress, stop=stop, switch=switch)
 
 
 class StartTogether(Startup):
@@ -157,16 +148,9 @@ class StartTogether(Startup):
     def _warm_again(self) -> str:
         """From here on the record of each rank is that of all."""
         self._work.do("WarmAgain")
-        company, prepared = self._company, self.prepared
-        rates = company.gather("peer rates", company.peer_rate)
-
-        def of_all(name: str, record: CalibrationRecord) -> CalibrationRecord:
-            records = company.gather(name, record.to_json())
-            return joined([CalibrationRecord.from_json(one, source=name) for one in records], rates)
-
-        record, as_run = of_all("records", prepared.record), of_all("records as run", prepared.as_run)
-        self.preparation.take_over(replace(prepared, record=record, as_run=as_run))
-        return record.canonical()
+        prepared = with_record_of_all(self._company, self.prepared)
+        self.preparation.take_over(prepared)
+        return prepared.record.canonical()
 
     def _solve(self) -> Any:
         self._try("Solve")

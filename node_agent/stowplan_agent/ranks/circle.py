@@ -82,31 +82,32 @@ class Circle:
             raise
         return [heard[rank] for rank in range(self.ranks)]
 
-    def regroup(self, name: str, value: Any = None, *, patience: float | None = None) -> list[Any]:
+    def regroup(self, name: str, value: Any = None, *, level: int = 0, patience: float | None = None) -> list[Any]:
         """Meet for a JSON value wherever the ranks are: what was said for meetings that came to nothing is let pass.
 
-        A rank that waits in such a meeting leaves it with `RanksError` at once, and comes here too. Every regrouping
-        has a name of its own. Raises `RankLost`, and `RanksError` for a rank that has come to another one.
+        A rank that waits in such a meeting leaves it with `RanksError` at once, and comes here too; so does one that
+        waits in a regrouping of a lower ``level``. Raises `RankLost`, and `RanksError` where another one is called for.
         """
-        name = REGROUPING + name
         patience = self._patience if patience is None else patience
-        self._speak(name, value, (), patience)
         until = self._clock() + patience
-        found: list[Any] = []
-        for rank in range(self.ranks):
-            if rank == self.rank:
-                found.append(value)
-                continue
-            while rank not in self._regrouped:
-                there, contribution = self._read(name, rank, self._sockets[rank], until)
-                _close(contribution.descriptors)
-                if there.startswith(REGROUPING):
-                    self._regrouped[rank] = there, contribution
-            there, contribution = self._regrouped.pop(rank)
-            if there != name:
-                raise RanksError(f"rank {rank} has come to {there!r} and rank {self.rank} to {name!r}: they run apart")
-            found.append(contribution.value)
-        return found
+        self._speak(f"{REGROUPING}{level}: {name}", value, (), patience)
+        found: dict[int, Any] = {self.rank: value}
+        for rank, peer in self._sockets.items():
+            while rank not in found:
+                if rank not in self._regrouped:
+                    there, contribution = self._read(name, rank, peer, until)
+                    _close(contribution.descriptors)
+                    if there.startswith(REGROUPING):
+                        self._regrouped[rank] = there, contribution
+                    continue
+                there, contribution = self._regrouped[rank]
+                their_level, _, their_name = there.removeprefix(REGROUPING).partition(": ")
+                if int(their_level) > level or (int(their_level) == level and their_name != name):
+                    raise RanksError(f"rank {rank} has come to {their_name!r} and rank {self.rank} to {name!r}")
+                del self._regrouped[rank]
+                if int(their_level) == level:
+                    found[rank] = contribution.value
+        return [found[rank] for rank in range(self.ranks)]
 
     def _speak(self, name: str, value: Any, descriptors: Sequence[int], patience: float) -> None:
         message = json.dumps([name, value], separators=(",", ":")).encode()

@@ -1,7 +1,6 @@
 """One rank among its company, as the lifecycle sees it: what all ranks do in step, and how one that cannot is heard.
 
-`Alone` is the company of a rank that has no other, and does nothing beside what it is asked for; so whoever starts,
-measures and serves says everything once, for one rank and for many. A request ends on all ranks in one way: the first
+A request ends on all ranks in one way: the first
 failure of any is the failure of all. Whatever ranks do apart from one another (one out of memory, others in a
 collective) ends in `regroup`, from where they go on in step.
 """
@@ -13,12 +12,14 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
 
 from stowplan_agent.accelerators import Accelerator
+from stowplan_agent.accelerators.shortage import is_shortage
+from stowplan_agent.ranks.alone import Alone
 from stowplan_agent.ranks.circle import LONGEST
 from stowplan_agent.ranks.collectives import Collectives
 from stowplan_agent.ranks.errors import RankLost, RanksError, first_line
@@ -35,49 +36,6 @@ PEER_SHARE: Final = 8
 """The way to the peers is measured with at most this part of the device's free memory."""
 IDLE: Final = 1e9
 """Seconds: for ever."""
-
-
-class Alone:
-    """The company of a rank that has none."""
-
-    rank = 0
-    ranks = 1
-    peer_rate = 0.0
-    """Bytes a second from one peer's device; 0 where there is no access."""
-
-    def neighbours(self, accelerator: Accelerator) -> NeighboursOf | None:
-        """What the weights engine is given, once the device is open."""
-        return None
-
-    def share(self, device: torch.device, ring: int, ulysses: int, enable: Callable[[DeviceMesh], None]) -> None:
-        """Let the networks of this rank share their sequence with those of the others."""
-
-    def request(self, work: Callable[[], T]) -> T:
-        """One request of the pipeline, on all ranks at once. A failure of one is a failure of all."""
-        return work()
-
-    def stops(self, own: Callable[[], bool]) -> Callable[[], bool]:
-        """A function for the pipeline to ask after each step: whether any rank's own says so, the same on all."""
-        return own
-
-    def most(self, name: str, value: int) -> int:
-        """The largest of all ranks' values."""
-        return value
-
-    def least(self, name: str, value: int) -> int:
-        """The smallest of all ranks' values."""
-        return value
-
-    def gather(self, name: str, value: Any) -> list[Any]:
-        """Every rank's JSON value, by rank."""
-        return [value]
-
-    def in_turn(self, name: str, work: Callable[[], T]) -> T:
-        """Rank 0 does it before the others: what it fetches, they find. A failure of one is a failure of all."""
-        return work()
-
-    def order(self, value: Any) -> None:
-        """Rank 0: what the others are to do next."""
 
 
 class Company(Alone):
@@ -120,22 +78,24 @@ class Company(Alone):
         """Raises torch.OutOfMemoryError with the numbers of whichever rank was short first, on all of them."""
         self._requests += 1
         self._stopped = False
-        failure: Exception | None = None
         try:
+            self._circle.meet(f"request {self._requests}")  # a rank that goes back instead is noticed before it runs
             done = work()
         except Exception as error:
-            failure, moment = error, time.monotonic()
-        if failure is None or self._stopped:  # asked to stop, all ranks break off after one and the same step
-            try:
-                self._circle.meet(f"the end of request {self._requests}", failure is None)
-            except RanksError as error:
-                failure, moment = error, time.monotonic()
-            else:
-                if failure is None:
-                    return done
-                raise failure
-        short = isinstance(failure, torch.OutOfMemoryError)
-        met = self.regroup({"moment": moment, "error": first_line(failure), "short": short})
+            if not self._stopped:
+                return self._fail(error)
+            self._circle.meet(f"the end of request {self._requests}")  # all ranks broke off after one and the same step
+            raise
+        try:
+            self._circle.meet(f"the end of request {self._requests}")
+        except RanksError as error:
+            return self._fail(error)
+        return done
+
+    def _fail(self, failure: Exception) -> NoReturn:
+        """Tell the others, hear of them, and raise what was the first failure of any."""
+        told = {"moment": time.monotonic(), "error": first_line(failure), "short": is_shortage(failure)}
+        met = self._regroup(f"request {self._requests}", told, level=0)
         self.reopen()
         rank = min(range(self.ranks), key=lambda one: (not met[one]["short"], met[one]["moment"]))
         if rank == self.rank:
@@ -145,18 +105,23 @@ class Company(Alone):
         raise RanksError(f"rank {rank} could not run the request: {met[rank]['error']}") from None
 
     def regroup(self, value: Any) -> list[Any]:
-        """Every rank's JSON value, from wherever the ranks are; afterwards they are in step.
+        """Every rank's JSON value, from wherever the ranks are, in a request or not; afterwards they are in step.
 
         Raises `RankLost` where one does not come.
         """
         self._regroupings += 1
+        return self._regroup(f"number {self._regroupings}", value, level=1)
+
+    def _regroup(self, name: str, value: Any, *, level: int) -> list[Any]:
         if self._collectives is not None:
             self._collectives.give_up()
         turn = 0 if self._link is None else self._link.turns.last
-        met = self._circle.regroup(f"number {self._regroupings}", [turn, value], patience=2 * self._patience + 1)
+        patience = 2 * self._patience + 1  # whoever is in a collective leaves it within half of that
+        met = self._circle.regroup(name, [turn, self._requests, value], level=level, patience=patience)
+        self._requests = max(requests for _, requests, _ in met)
         if self._link is not None and self._accelerator is not None:
-            catch_up([one[0] for one in met], self._link, self._accelerator, self.seat)
-        return [one[1] for one in met]
+            catch_up([turn for turn, _, _ in met], self._link, self._accelerator, self.seat)
+        return [value for _, _, value in met]
 
     def reopen(self) -> None:
         """Open the collectives anew, after `regroup`. All ranks come."""

@@ -13,7 +13,7 @@ from stowplan_agent.calibration import Machine
 from stowplan_agent.inventory import HostLimits, host_reserve
 from stowplan_agent.inventory.cgroups import Cap
 from stowplan_agent.lifecycle.limits import device_reserve, host_room, rewrite_room
-from stowplan_agent.ranks.company import Alone
+from stowplan_agent.ranks.alone import Alone
 
 MIB, GIB = 1 << 20, 1 << 30
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stowplan_agent.transaction import FaultError, Faults, InjectedFault
+from stowplan_agent.transaction.faults import of_rank
 
 
 @pytest.mark.parametrize("text", ["", " ", ",", " , ,"])
@@ -45,3 +46,9 @@ def test_operations_and_named_points_are_told_apart() -> None:
 def test_an_operation_that_does_not_exist_is_refused_as_well(text: str) -> None:
     with pytest.raises(FaultError, match=r"STAGE:KIND\.N"):
         Faults(text)
+
+
+def test_points_of_one_rank_are_no_other_ranks() -> None:
+    text = "rank1/apply.1, validate.run rank0/commit:unpin.1=kill"
+    assert of_rank(text, 0) == "validate.run,commit:unpin.1=kill"
+    assert of_rank(text, 1) == "apply.1,validate.run"
