@@ -38,6 +38,9 @@ from stowplan_agent.pipeline.mapped import MappedFiles, Span
 ONE_THREAD: Final = "HF_DEACTIVATE_ASYNC_LOAD"
 """The environment variable by which transformers is told to load on the calling thread. It is read at every load."""
 CONVERT: Final = torch.ops.aten._to_copy.default
+SAME: Final = torch.ops.aten.detach.default
+"""The same bytes, seen as they are. Two thirds of a load's operations, for diffusers asks the model for all its tensors
+with each of a checkpoint's files: 0.85 s of CPU with 1,100 tensors in 19 files, and 0.70 where these pass at once."""
 RAW_READS: Final = frozenset(
     getattr(torch.Tensor, name) for name in ("__array__", "__dlpack__", "__reduce_ex__", "__repr__", "numpy", "tolist")
 )
@@ -68,6 +71,8 @@ class _Operations(TorchDispatchMode):
         self._files = files
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is SAME:
+            return func(*args)
         kwargs = kwargs or {}
         if func is CONVERT and self._can_wait(*args, **kwargs):
             return self._deferred.promise(args[0], kwargs["dtype"])

@@ -36,8 +36,9 @@ def judge(ratios: Sequence[float], before: bool | None) -> Verdict | None:
     """The verdict over ratios of measured to promised; None for too few of them. ``before``: what it was until now."""
     if len(ratios) < LEAST:
         return None
-    share = median(ratios) - 1
-    return Verdict(abs(share) > (BACK_WITHIN if before else OFF_BY), share)
+    middle, by = median(ratios), BACK_WITHIN if before else OFF_BY
+    # Not by the difference from 1, which rounding makes a little more than 0.1 of 1.1 s measured and 1 promised.
+    return Verdict(not 1 - by <= middle <= 1 + by, middle - 1)
 
 
 @dataclass(frozen=True)

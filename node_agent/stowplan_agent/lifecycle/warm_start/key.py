@@ -41,6 +41,7 @@ def facts_of(survey: Survey, settings: StartSettings, version: Callable[[str], s
         "memory limit": "" if settings.memory_limit is None else for_people(settings.memory_limit),
         "shapes": _text([shape.to_json() for shape in spec.workload.shapes]),
         "resources": _text(spec.resources.to_json()),
+        "parallelism": "" if spec.parallelism is None else _text(spec.parallelism.to_json()),
         "residency": _text(spec.residency.to_json()),
     }
     facts |= {name: version(name) for name in PROGRAMS}
