@@ -49,6 +49,8 @@ OPERATOR = {
     "stowplan_operator_build_info": ("gauge", ("version",)),
     # Beside the design: a CustomResourceDefinition that is older than the operator.
     "stowplan_operator_definition_missing_fields": ("gauge", ("kind",)),
+    # Beside the design: rollbacks also of pods that are gone, which their own counter went with.
+    "stowplan_operator_rollbacks_total": ("counter", ("reason",)),
 }
 BASE_UNITS = ("_bytes", "_seconds", "_total", "_ratio", "_requests", "_objects", "_fields", "_info")
 FLAGS = ("stowplan_placement_validated", "stowplan_drifted")
