@@ -12,6 +12,7 @@ import pytest
 import torch
 from card_programs import LAYERS, written
 from crew import run_ranks
+from engine_programs import check_placements, written_stack
 
 from stowplan_agent.ranks.shares import share
 
@@ -38,6 +39,12 @@ def test_the_output_is_bit_equal_whatever_the_places_and_one_copy_is_locked(fold
         assert one["readBytes"] == [share(LAYER_BYTES, 2, rank).nbytes] * LAYERS
         assert one["shared"]
     assert sum(one["pinned"] for one in found) == LAYERS * LAYER_BYTES
+
+
+def test_the_engine_serves_every_placement_from_one_copy_and_from_shards(tmp_path: Path) -> None:
+    outcome = run_ranks("placements_of_ranks", 2, str(written_stack(tmp_path)), "cuda")
+    assert outcome.code == 0, "\n".join(outcome.errors)
+    check_placements([outcome.result(rank) for rank in range(2)])
 
 
 def test_a_rank_killed_in_a_pass_ends_the_other_whose_streams_wait_for_it(folder: Path) -> None:
