@@ -10,13 +10,13 @@ import io
 import logging
 import signal
 from datetime import UTC, datetime
+from typing import Final
 
 from stowplan_agent import __version__, switch_signal
 from stowplan_agent.cluster.boot import new_agent
 from stowplan_agent.cluster.local import LocalReporter
 from stowplan_agent.lifecycle.errors import RollbackFailed
 from stowplan_agent.lifecycle.orders import END, RECALL, request_of
-from stowplan_agent.lifecycle.phases import SERVING
 from stowplan_agent.lifecycle.progress import Progress
 from stowplan_agent.lifecycle.session import recover, timeline_of
 from stowplan_agent.lifecycle.settings import StartSettings
@@ -31,6 +31,8 @@ from stowplan_agent.serving.metrics import AgentMetrics
 from stowplan_api.contract import ROLLBACK_FAILED_EXIT
 
 _log = logging.getLogger(__name__)
+WITHOUT_RANK_0: Final = 1
+"""Exit code of a rank that has lost rank 0, whose own end says why."""
 
 
 class Follower:
@@ -52,17 +54,16 @@ class Follower:
         progress = Progress(reporter, Door(), AgentMetrics())
         start = StartTogether(self._settings, progress, self._company, stop=lambda: self._stopped, switch=self._switch)
         try:
-            serving = start.run() in SERVING
-            self._company.seat.doing("serving" if serving else "waiting, for nothing was proven")
+            start.run()
             self._follow(start)
         except RollbackFailed as error:
             _log.error("%s", error)
             return ROLLBACK_FAILED_EXIT
         except Stopped:
             _log.info("asked to stop before anything was placed to serve")
-        except RanksError:
-            if not self._stopped:
-                raise
+        except RanksError as error:
+            _log.error("%s", error)
+            return 0 if self._stopped else WITHOUT_RANK_0
         return 0
 
     def _hear(self, number: int, _frame: object) -> None:

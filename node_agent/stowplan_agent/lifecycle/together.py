@@ -9,12 +9,13 @@ the seed placement, unproven, and after a rollback a second round proves that. W
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from stowplan_agent.lifecycle.errors import RollbackFailed, StartError
 from stowplan_agent.lifecycle.joining import with_record_of_all
-from stowplan_agent.lifecycle.phases import Outcome
+from stowplan_agent.lifecycle.phases import SERVING, Outcome
 from stowplan_agent.lifecycle.progress import Progress
 from stowplan_agent.lifecycle.settings import StartSettings
 from stowplan_agent.lifecycle.startup import Startup
@@ -62,6 +63,10 @@ class StartTogether(Startup):
 
         Raises `RollbackFailed` where this process must end, and `Stopped`.
         """
+        with self._ending_with_the_others():
+            return self._start()
+
+    def _start(self) -> Phase:
         if not (self._all_do("Inventory") and self._all_do("Load")):
             self._finish("Failed")
             return "Failed"
@@ -82,9 +87,20 @@ class StartTogether(Startup):
         """As of one rank, agreed on by all. Where the seed placement cannot be proven nothing serves."""
         failure = StartError(PlacementReason.RESIDENCY_DISABLED, f"{THROWN} while the plan served")
         self._work.prepare_recall(failure)
-        end = self._prove_seed(failure)
-        self._finish(end)
+        with self._ending_with_the_others():
+            end = self._prove_seed(failure)
+            self._finish(end)
         return end
+
+    @contextmanager
+    def _ending_with_the_others(self) -> Iterator[None]:
+        """Ranks that do not come any more are over: so is this one."""
+        try:
+            yield
+        except RanksError as error:
+            if self._interruptions.stop():
+                raise Stopped from None
+            raise RollbackFailed(PlacementReason.FAILED, str(error)) from error
 
     def _all_do(self, phase: Phase) -> bool:
         """A phase in which nothing is agreed on but whether it went well; whether it did, on all ranks."""
@@ -223,6 +239,10 @@ class StartTogether(Startup):
             self._failed = time.monotonic(), phase, self.error
             raise self.error
         return done[0] if done else None
+
+    def _finish(self, phase: Phase) -> None:
+        super()._finish(phase)
+        self._company.seat.doing("serving" if phase in SERVING else "waiting for its end, for nothing was proven")
 
     def _heed_stop(self) -> None:
         if self._interruptions.stop():

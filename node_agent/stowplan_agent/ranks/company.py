@@ -22,7 +22,7 @@ from stowplan_agent.accelerators.shortage import is_shortage
 from stowplan_agent.ranks.alone import Alone
 from stowplan_agent.ranks.circle import LONGEST
 from stowplan_agent.ranks.collectives import Collectives
-from stowplan_agent.ranks.errors import RankLost, RanksError, first_line
+from stowplan_agent.ranks.errors import RanksError, first_line
 from stowplan_agent.ranks.neighbourhood import Neighbourhood
 from stowplan_agent.ranks.peers import PeerLink, measure_peer_rate
 from stowplan_agent.ranks.peers.opening import catch_up, open_peer_link
@@ -164,8 +164,8 @@ class Company(Alone):
         return done[0]
 
     def order(self, value: Any) -> None:
-        """The others wait for it (`next`), or are gone, which is known soon enough."""
-        with suppress(RankLost):
+        """The others wait for it (`next`), or are elsewhere or gone, which is known soon enough."""
+        with suppress(RanksError):
             self._circle.meet("what comes next", value)
 
     def next(self) -> Any:
