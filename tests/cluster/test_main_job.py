@@ -11,7 +11,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,18 +20,15 @@ from typing import Any
 import pytest
 
 import dashboard_queries
-from cluster import monitors
+from cluster import monitors, product
 from cluster.played import until
-from cluster.stories import NAME, ROOT, Story
+from cluster.stories import NAME, Story
 from localcluster import chart
 from localcluster.client import Cluster
-from localcluster.host_python import HostPython
 from scraping import Prometheus, configured
 from stowplan_agent.serving.drift import LEAST
 from stowplan_api.contract import READINESS_GATE
-from stowplan_api.crd import KINDS
 
-PROGRAM = ROOT / "examples" / "tiny_models.py"
 QUIET = 20
 """Polls, a tenth of a second apart, in which the operator wrote nothing."""
 MONITORING: dict[str, Any] = {
@@ -46,25 +42,8 @@ MONITORING: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def installed(local_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """The chart with a tiny checkpoint mounted at /models; removed afterwards with its CRDs."""
-    models = tmp_path_factory.mktemp("models")
-    models.chmod(0o755)
-    python = HostPython.here().python
-    subprocess.run([python, PROGRAM, NAME, models / NAME], check=True, capture_output=True)
-    for folder in (models, *models.parents):
-        if folder.is_relative_to(tmp_path_factory.getbasetemp().parent):
-            folder.chmod(0o755)  # pytest's folders are for their owner only, and pods run as somebody else
-    values = HostPython.here().chart_values() | {"crds": {"keep": False}} | MONITORING
-    agent: Any = values["agent"]
-    spec = agent["podTemplate"]["spec"]
-    spec["volumes"].append({"name": "models", "hostPath": {"path": str(models), "type": "Directory"}})
-    spec["containers"][0]["volumeMounts"].append({"name": "models", "mountPath": "/models", "readOnly": True})
-    definitions = [f"crd/{kind.plural}.stowplan.dev" for kind in KINDS]
-    local_cluster.kubectl("delete", *definitions, "--ignore-not-found")
-    with monitors.served(local_cluster):
-        chart.install(local_cluster.kubeconfig, values)
-        yield local_cluster
-        chart.uninstall(local_cluster.kubeconfig)
-        local_cluster.kubectl("delete", "namespace", chart.NAMESPACE, "--wait=false")
+    with monitors.served(local_cluster), product.installed(local_cluster, tmp_path_factory, MONITORING) as cluster:
+        yield cluster
 
 
 @dataclass(frozen=True)
