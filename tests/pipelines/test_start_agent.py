@@ -18,6 +18,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from stowplan_agent import switch_signal
+
 DEADLINE = 180.0
 """Seconds: how long a busy machine may take to start two processes; nothing is judged by it."""
 
@@ -165,10 +167,10 @@ def test_the_stored_start_is_served_as_it_is_stored(agents: dict[str, Process]) 
 
 
 def test_sigusr1_throws_the_kill_switch_of_a_start(tiny_flux: Path, tmp_path: Path) -> None:
-    agent = launch(tiny_flux, "32x32@2", "24Mi", tmp_path)
+    with switch_signal.held_back_in_children():
+        agent = launch(tiny_flux, "32x32@2", "24Mi", tmp_path)
     try:
-        agent.until(lambda: agent.health() is not None)
-        agent.popen.send_signal(signal.SIGUSR1)  # long before anything is planned: the libraries are still being read
+        agent.popen.send_signal(signal.SIGUSR1)  # before its first line: nothing in it hears yet
         agent.until(lambda: agent.health() == 200)
         answer = agent.get("/metrics")
         assert answer is not None and "stowplan_placement_info{" in answer.text and 'plan="seed"' in answer.text

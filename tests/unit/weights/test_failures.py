@@ -102,15 +102,19 @@ def test_a_move_that_fails_anywhere_is_undone(before: str, after: str, committed
     card.close()
 
 
-@pytest.mark.parametrize("name", ENTRIES)
-def test_a_request_that_fails_anywhere_costs_that_request_only(name: str) -> None:
+PAIRS = [(name, name) for name in ENTRIES] + [(name, "offload") for name in ("streamed", "half", "forward")]
+"""The second, where it is Offload, is prefetched: unit by unit while the first streams."""
+
+
+@pytest.mark.parametrize(("name", "coming"), PAIRS)
+def test_a_request_that_fails_anywhere_costs_that_request_only(name: str, coming: str) -> None:
     card, one, two, x = Faulty(EmulatedCard(1 << 30)), Stack(), Stack(), torch.rand(2, 16)
     with torch.no_grad():
         expected = one(x)
         engine = WeightsEngine(card)
         engine.adopt({"one": one, "two": two})
-        for part in ("one", "two"):
-            engine.place(ENTRIES[name].model_copy(update={"name": part}))
+        for part, entry in (("one", name), ("two", coming)):
+            engine.place(ENTRIES[entry].model_copy(update={"name": part}))
         engine.timeline = Timeline([Stretch("one", 2, 2), Stretch("two", 1, 1)])
         held = balances(engine.ledger)
 
