@@ -80,6 +80,11 @@ class PhaseWork:
         self._chosen = Adjustment(prepared, self._settings, self._progress, self._interruptions, target)
 
     @property
+    def has_target(self) -> bool:
+        """Whether a target was chosen, so that weights may have been moved."""
+        return self._chosen is not None
+
+    @property
     def adjustment(self) -> Adjustment:
         """What changes and proves the placement, once a target was chosen."""
         assert self._chosen is not None, "Solve comes before whatever adjusts"

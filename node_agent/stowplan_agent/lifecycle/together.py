@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from stowplan_agent.lifecycle.errors import RollbackFailed, StartError
+from stowplan_agent.lifecycle.first_failure import Failure, first_failure
 from stowplan_agent.lifecycle.joining import with_record_of_all
 from stowplan_agent.lifecycle.phases import SERVING, Outcome
 from stowplan_agent.lifecycle.progress import Progress
@@ -53,8 +54,8 @@ class StartTogether(Startup):
         self._delegate: Delegate | None = None
         self._lost: Exception | None = None
         """Why the weights of this rank are nowhere that is known."""
-        self._failed: tuple[float, Phase, StartError] | None = None
-        """When this rank failed in the round that runs, at what, and why."""
+        self._failed: Failure | None = None
+        """Of this rank in the round that runs."""
         self._cause: tuple[Phase, StartError] | None = None
         """The first failure of any rank in the last round that was rolled back."""
 
@@ -109,7 +110,7 @@ class StartTogether(Startup):
             self._try(phase)
             self._company.most(f"{phase} is done", 0)
         except (StartError, RanksError):
-            _, self._work.failure = self._first_failure()
+            _, self._work.failure = first_failure(self._company, self._failed, has_target=False)
             return False
         return True
 
@@ -186,7 +187,9 @@ class StartTogether(Startup):
         if difference(self.prepared.session.placement(), placement):
             self._try("Apply")
             if difference(self.prepared.session.placement(), placement):
-                raise StartError(PlacementReason.RESIDENCY_DISABLED, f"{THROWN}: the seed placement is served")
+                failure = StartError(PlacementReason.RESIDENCY_DISABLED, f"{THROWN}: the seed placement is served")
+                self._failed = time.monotonic(), "Apply", failure
+                raise failure
         return body
 
     def _prove(self) -> None:
@@ -194,7 +197,7 @@ class StartTogether(Startup):
 
     def _roll_back(self, body: Any) -> Any:
         """Learn from all ranks why; leave what was begun, and go back where anything was moved."""
-        self._cause = self._first_failure()
+        self._cause = first_failure(self._company, self._failed, has_target=self._work.has_target)
         self._company.reopen()
         phase, failure = self._cause
         self._work.failure = failure
@@ -208,17 +211,6 @@ class StartTogether(Startup):
             except StartError as hopeless:  # nothing was moved, and nothing else would fit
                 self._cause = "RollBack", hopeless
         return body
-
-    def _first_failure(self) -> tuple[Phase, StartError]:
-        own = self._failed
-        said = None if own is None else [own[0], own[1], str(own[2].reason), str(own[2])]
-        met = self._company.regroup(said)
-        failures = [(*one, rank) for rank, one in enumerate(met) if one is not None]
-        if not failures:
-            return "Failed", StartError(PlacementReason.DEADLINE_EXCEEDED, "the ranks did not come to an end in time")
-        _, phase, reason, message, rank = min(failures)
-        whose = message if rank == self._company.rank else f"rank {rank}: {message}"
-        return phase, StartError(PlacementReason(reason), whose)
 
     def _try(self, phase: Phase, work: Callable[[], Any] | None = None) -> Any:
         """A phase, whose failure is the answer of this rank. Returns what ``work`` does."""

@@ -9,14 +9,16 @@ at each attention, so it is taken only where it is needed. diffusers has no para
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
-from torch.distributed.device_mesh import DeviceMesh
 
 from stowplan_agent.pipeline.completeness import LoadError
 from stowplan_api.diffusion_deployment import Parallelism
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 NATIVE_WITH_SUMS = "_native_cudnn"
 """The attention of torch's own that gives what ring needs beside its output; CUDA only."""
