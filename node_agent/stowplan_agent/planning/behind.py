@@ -13,11 +13,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 
 from stowplan_agent.planning.chains import Chain, exposed
+from stowplan_agent.planning.lane_load import LaneLoad
 from stowplan_agent.planning.table import Floats
+
+FOREVER: Final = 1e12
+"""Seconds in which any load hides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +54,9 @@ class Load:
             np.minimum(best, cost[:, None] + (self.rate * (self.slow - load))[:, None] * prices, out=best)
         return best
 
-    def pieces(self, idle: Floats) -> list[tuple[float, float]]:
+    def pieces(self, idle: Sequence[Floats]) -> list[tuple[float, float]]:
         """Seconds that each locked byte saves and how many bytes, the steepest piece first, for one row of ``idle``."""
-        slack = [(share, float(one[0])) for share, one in self._slack(idle[None, :])]
+        slack = [(share, float(one[0])) for share, one in self._slack(idle[0])]
         turns = {self.slow, self.fast, *(min(max(one, self.fast), self.slow) for _, one in slack)}
         found = []
         for high, low in pairwise(sorted(turns, reverse=True)):
@@ -66,29 +71,41 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """All loads behind one component: open ones, or chains of loads that are given."""
+    """All loads behind one component: open ones, and chains of loads that are given."""
 
     lanes: tuple[tuple[int, tuple[int, ...]], ...]
     """Link class and ranks of each lane; ranks of a lane have equal links and load alike."""
     loads: tuple[Load, ...] = ()
     """Where there is one lane."""
     chains: tuple[Chain, ...] = ()
-    """Where there are several."""
+    """Of given loads, where there are several lanes."""
     given: tuple[tuple[str, tuple[float, ...]], ...] = ()
     """Seconds of a load, by component and lane."""
+    apart: tuple[LaneLoad, ...] = ()
+    """Open ones where there are several lanes, each of them a link class."""
+
+    @property
+    def nothing(self) -> bool:
+        """Whether nothing is behind the component."""
+        return not (self.loads or self.chains or self.apart)
 
     def seconds(self, ends: Floats, busy: Sequence[Floats], prices: Floats) -> Floats:
         """What is added to each row, row by price: ``ends`` and ``busy`` (a lane) are seconds, row by stay."""
         total = np.zeros((len(ends), len(prices)))
         for load in self.loads:
             total += load.seconds(ends - busy[0], prices)
+        for each in self.apart:
+            total += each.seconds([ends - one for one in busy], prices)
         given = dict(self.given)
         for chain in self.chains:
-            links = [each[:, chain.stay] for each in busy]
+            links = [one[:, chain.stay] for one in busy]
             total += chain.share * exposed(chain, ends[:, chain.stay], links, given)[:, None]
         return total
 
     def least(self, prices: Floats) -> Floats:
         """By price: what is added to any row at least, whatever its pins."""
-        none = np.full((1, 1 + max((stay for load in self.loads for _, stay in load.stays), default=0)), np.inf)
-        return sum((load.seconds(none, prices)[0] for load in self.loads), np.zeros(len(prices)))
+        loads: tuple[Load | LaneLoad, ...] = (*self.loads, *self.apart)
+        stays = (stay for load in loads for _, stay in load.stays)
+        none = np.full((1, 1 + max(stays, default=0)), FOREVER)
+        total = sum((load.seconds(none, prices)[0] for load in self.loads), np.zeros(len(prices)))
+        return total + sum((each.seconds([none] * len(self.lanes), prices)[0] for each in self.apart), 0.0)

@@ -5,8 +5,9 @@ taken there, whatever else is chosen (`frame`). Seconds: each chain of `chains` 
 with both given, components are as independent as without any prefetch, and the same search is exact for them
 (`branches` goes through all ways).
 
-Pins of what is prefetched stay open where that is exact: all ranks load alike, and no more than one component stands
-before its loads. Elsewhere all or nothing of it is pinned, and the proof says so where that may lose (`freed`).
+Pins of what is prefetched stay open where that is exact: no more than one component stands before its loads, and all
+ranks load alike, or nothing else is brought in behind it (`lane_load`). Elsewhere all or nothing of it is pinned, and
+the proof says so where that may lose (`freed`).
 
 Ranks with equal links pin alike, which loses nothing: given when each interval ends, a rank needs no more than the
 fewest pins with which it keeps up, and that is the same choice for all of them.
@@ -20,11 +21,10 @@ from functools import cached_property
 import numpy as np
 
 from stowplan_agent.planning.behind import Behind, Load
-from stowplan_agent.planning.chains import Chain, chains_of, exposed, idle_seconds
+from stowplan_agent.planning.chains import Chain, chains_of, exposed
 from stowplan_agent.planning.head import HeadSpace
-from stowplan_agent.planning.layout import Layout
+from stowplan_agent.planning.lane_load import LaneLoad
 from stowplan_agent.planning.prefetched import EasySpace, Pins, PrefetchSpace, is_given, load_by_rank
-from stowplan_agent.planning.price import load_seconds
 from stowplan_agent.planning.space import Space
 from stowplan_agent.planning.table import Floats
 from stowplan_agent.planning.timeline import Timeline
@@ -59,21 +59,32 @@ class Branch:
         for rank, link in enumerate(links):
             alike.setdefault((link, *(each[rank] for each in loads.values())), []).append(rank)
         self.lanes = tuple((links[ranks[0]], tuple(ranks)) for ranks in alike.values())
-        self.open_loads: dict[str, tuple[str | None, Load]] = {name: (None, load) for name, load in self.easy.items()}
+        self.open_loads: dict[str, tuple[str | None, Load | LaneLoad]] = {
+            name: (None, load) for name, load in self.easy.items()
+        }
         """Loads with open pins by component, and the component before them whose rows they belong to, if any."""
         self.given = tuple((name, tuple(each[ranks[0]] for _, ranks in self.lanes)) for name, each in loads.items())
 
     @property
     def open_pins(self) -> frozenset[str]:
         """What is prefetched and may have open pins."""
-        if len(self.lanes) > 1 or not self.plain[0].frame.nodes_alike:
+        if not self.plain[0].frame.nodes_alike:
             return frozenset()
         before = {name: {c.component for c in self.chains if _first(c) == name} - {None} for name in self.early}
         return frozenset(
             name
             for name, heads in before.items()
             if self.pins[name] != "Current" and len(heads) <= 1 and self.of[name].open_loads
+            if len(self.lanes) == 1 or self._chosen_apart(name)
         )
+
+    def _chosen_apart(self, name: str) -> bool:
+        """Whether pins of a component may be chosen on each link by itself (`lane_load`)."""
+        if len(self.lanes) != len(self.plain[0].visits.links):
+            return False
+        behind = [[f.component for f in chain.followers if f.loads] for chain in self.chains]
+        mine = [each for each in behind if name in each]
+        return all(len(each) == 1 for each in mine) and (len(mine) == 1 or len(self.lanes) == 2)
 
     @cached_property
     def spaces(self) -> tuple[Space, ...]:
@@ -89,8 +100,8 @@ class Branch:
             key = (name, behind[name], name in self.easy, self.free)
             if key not in self._heads:
                 choice = EasySpace(space, _alone(self.easy[name], space)) if name in self.easy else space
-                follows = behind[name].loads or behind[name].chains
-                self._heads[key] = HeadSpace(choice, behind[name], free=self.free) if follows else choice
+                alone = behind[name].nothing
+                self._heads[key] = choice if alone else HeadSpace(choice, behind[name], free=self.free)
             found.append(self._heads[key])
         return tuple(found)
 
@@ -127,55 +138,39 @@ class Branch:
         return {name: Behind(self.lanes, tuple(loads[name])) for name in self.of}, added
 
     def _apart(self) -> tuple[dict[str, Behind], dict[str, Floats]]:
-        """Where ranks load at their own speed the whole chain belongs to its head."""
+        """Where ranks load at their own speed the whole chain belongs to its head, but for a load with open pins."""
         heads: dict[str, list[Chain]] = {name: [] for name in self.of}
         added = {name: np.zeros(len(self.of[name].prices)) for name in self.pins}
+        loads: dict[str | None, list[LaneLoad]] = {name: [] for name in self.of}
+        for name in (one for one, how in self.pins.items() if how == "Open"):
+            head, load = self.open_loads[name] = self._apart_load(name)
+            if head is None:
+                added[name] += load.seconds([np.zeros((1, 0))] * len(self.lanes), self.of[name].prices)[0]
+            else:
+                loads[head].append(load)
         for chain in self.chains:
+            if self.pins[chain.followers[0].component] == "Open":
+                continue
             if chain.component is not None:
                 heads[chain.component].append(chain)
                 continue
             nothing = [np.zeros(1) for _ in self.lanes]
             seconds = exposed(chain, np.full(1, chain.seconds), nothing, dict(self.given))
             added[chain.followers[0].component] += chain.share * float(seconds[0])
-        return {name: Behind(self.lanes, (), tuple(each), self.given) for name, each in heads.items()}, added
+        return {
+            name: Behind(self.lanes, (), tuple(each), self.given if each else (), tuple(loads[name]))
+            for name, each in heads.items()
+        }, added
 
-
-def beside_placed(space: Space, timeline: Timeline, layouts: Mapping[str, Layout]) -> Space:
-    """The space of one component with the loads behind it that a placement has; it is not prefetched itself."""
-    name, visits = space.component.name, space.visits
-    early = frozenset(one for one, layout in layouts.items() if layout.prefetch and one != name)
-    chains = tuple(chain for chain in chains_of(timeline, early) if chain.component == name)
-    if not chains:
-        return space
-    ranks = range(len(visits.link_of))
-    lanes: tuple[tuple[int, tuple[int, ...]], ...] = tuple((visits.link_of[rank], (rank,)) for rank in ranks)
-    loads = [(o, tuple(load_seconds(layouts[o], r, visits.links[visits.link_of[r]]) for r in ranks)) for o in early]
-    alike = len({(link, *(each[rank] for _, each in loads)) for rank, link in enumerate(visits.link_of)}) == 1
-    if alike:
-        lanes, loads = ((0, tuple(ranks)),), [(other, each[:1]) for other, each in loads]
-    return HeadSpace(space, Behind(lanes, (), chains, tuple(loads)))
-
-
-def easy_load(space: Space, timeline: Timeline) -> Load | None:
-    """The loads of a component if they depend on no other one's entry; None where they do.
-
-    What has no layers leaves the link free for as long as it runs, whether it stays, is brought in, or is prefetched.
-    So what is prefetched behind it, or where no component runs, may be one more row of its own space.
-    """
-    others: dict[float, float] = {}
-    for course in timeline.courses:
-        before = None
-        for stay in course.stays:
-            if stay.component == space.component.name and stay.loads:
-                if before is not None and before.component in timeline.layered:
-                    return None
-                free = idle_seconds(before) if before is not None else 0.0
-                others[free] = others.get(free, 0.0) + course.share
-            before = stay
-    curve = space.curve
-    slow, fast = curve.longest, curve.shortest
-    rate = curve.most / (slow - fast) if curve.pieces else 0.0
-    return Load(space.component.name, slow, fast, rate, (), tuple((share, free) for free, share in others.items()))
+    def _apart_load(self, name: str) -> tuple[str | None, LaneLoad]:
+        """The loads of one component with pins open on each link, and the component whose rows they belong to."""
+        mine = [chain for chain in self.chains if _first(chain) == name]
+        stays = tuple((chain.share, chain.stay) for chain in mine if chain.component is not None)
+        others = tuple((chain.share, chain.seconds) for chain in mine if chain.component is None)
+        curve, total = self.of[name].curve, self.of[name].component.total_bytes()
+        ends = tuple(curve.slow), tuple(curve.fast), tuple(curve.rates)
+        head = next((chain.component for chain in mine if chain.component is not None), None)
+        return head, LaneLoad(name, total, *ends, stays, others)
 
 
 def _alone(load: Load, space: Space) -> Floats:

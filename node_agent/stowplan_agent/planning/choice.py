@@ -12,12 +12,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from stowplan_agent.planning.behind import Load
 from stowplan_agent.planning.branches import BranchSearch
 from stowplan_agent.planning.head import HeadSpace
 from stowplan_agent.planning.labels import Ledger
+from stowplan_agent.planning.lane_load import LaneLoad
 from stowplan_agent.planning.price import cost
 from stowplan_agent.planning.rows import ELASTIC, PREFETCH, Rows
 from stowplan_agent.planning.search import Search
+from stowplan_agent.planning.table import Floats
 from stowplan_agent.planning.ties import TieBreak
 from stowplan_api.placement import ComponentPlacement, Placement
 from stowplan_api.record import CalibrationRecord
@@ -44,29 +47,38 @@ class Ties(TieBreak):
         for component, (rows, index) in enumerate(zip(pools, chosen, strict=True)):
             if rows.shape[index] == ELASTIC:
                 pieces += [(-one.worth, component, one.bytes) for one in self.spaces[component].curve.pieces]
-            elif rows.shape[index] == PREFETCH:
-                pieces += [(-worth, component, bytes_) for worth, bytes_ in self._loads(pools, chosen, component)]
+            elif rows.shape[index] == PREFETCH and (load := self._load(component)) is not None:
+                idle = self._idle(pools, chosen, component)
+                pieces += [(-worth, component, bytes_) for worth, bytes_ in load.pieces(idle)]
         share: dict[int, float] = {}
         for _, component, bytes_ in sorted(pieces, key=lambda one: one[:2]):
             taken = min(bytes_, need)
             share[component] = share.get(component, 0.0) + taken
             need -= taken
-        return tuple(
-            space.entry(rows, index, share.get(c, 0.0))
-            for c, (space, rows, index) in enumerate(zip(self.spaces, pools, chosen, strict=True))
-        )
+        return tuple(self._entry(pools, chosen, c, share.get(c, 0.0)) for c in range(len(pools)))
 
-    def _loads(self, pools: Sequence[Rows], chosen: Sequence[int], component: int) -> list[tuple[float, float]]:
-        """What each pinned byte of a prefetched component saves, with what was chosen before it."""
+    def _entry(self, pools: Sequence[Rows], chosen: Sequence[int], component: int, locked: float) -> ComponentPlacement:
+        """The entry of one component, of which a node locks so many bytes where its pins are open."""
+        space, rows, index = self.spaces[component], pools[component], chosen[component]
+        load = self._load(component) if rows.shape[index] == PREFETCH else None
+        if not isinstance(load, LaneLoad):
+            return space.entry(rows, index, locked)
+        given = load.pins(self._idle(pools, chosen, component), locked)
+        return space.offload(tuple(given[link] for link in space.visits.link_of), prefetch=True)
+
+    def _load(self, component: int) -> Load | LaneLoad | None:
+        """The loads of a prefetched component, if its pins are open."""
         assert isinstance(self.search, BranchSearch)
-        head, load = self.search.branch.open_loads.get(self.spaces[component].component.name, (None, None))
-        if load is None:
-            return []
-        idle = np.zeros(0)
+        return self.search.branch.open_loads.get(self.spaces[component].component.name, (None, None))[1]
+
+    def _idle(self, pools: Sequence[Rows], chosen: Sequence[int], component: int) -> list[Floats]:
+        """Seconds by lane in which the link is free behind what was chosen before a prefetched component."""
+        assert isinstance(self.search, BranchSearch)
+        head = self.search.branch.open_loads[self.spaces[component].component.name][0]
         for place, space in enumerate(self.spaces):
             if space.component.name == head and isinstance(space, HeadSpace):
-                idle = space.idle(pools[place], chosen[place])
-        return load.pieces(idle)
+                return space.idle(pools[place], chosen[place])
+        return [np.zeros((1, 0))] * len(self.search.branch.lanes)
 
 
 def best_of(record: CalibrationRecord, searches: Sequence[Search]) -> Placement:

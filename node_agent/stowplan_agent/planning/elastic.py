@@ -40,6 +40,11 @@ class Curve:
         self.slow = [link.load_seconds(0, total) for link in links]
         self.fast = [min(link.load_seconds(total, 0), slow) for link, slow in zip(links, self.slow, strict=True)]
         self.ranks = ranks
+        self.rates = [
+            float(count) * total / (slow - fast) if slow > fast else 0.0
+            for count, slow, fast in zip(ranks, self.slow, self.fast, strict=True)
+        ]
+        """By link class: bytes that a node locks for loads over it that take a second less."""
         here = [k for k in range(len(links)) if ranks[k]]
         self.longest = max(self.slow[k] for k in here)
         """Seconds of one load with nothing pinned."""
@@ -51,7 +56,7 @@ class Curve:
             if low < self.shortest:
                 break
             pinning = [k for k in here if self.slow[k] >= high and self.slow[k] > self.fast[k]]
-            rate = sum(float(ranks[k]) * total / (self.slow[k] - self.fast[k]) for k in pinning)
+            rate = sum(self.rates[k] for k in pinning)
             self.pieces.append(Piece(rate * (high - low), loads / rate))
             self._falls.append(high - low)
 

@@ -51,15 +51,14 @@ class HeadSpace(Space):
         layout = self.visits.layout(None)
         return super().resident_seconds() + float(self._behind(layout)[-1])
 
-    def idle(self, rows: Rows, index: int) -> Floats:
-        """Seconds in which the link is free in each stay of one exact row, where all ranks load alike."""
+    def idle(self, rows: Rows, index: int) -> list[Floats]:
+        """Seconds in which the link of each lane is free in each stay of one exact row."""
         if rows.shape[index] < 0:
             ends, busy = self._ends(self._layout(rows, index))
-            whole: Floats = ends - busy[0]
-            return whole.reshape(-1)
+            return [ends - each for each in busy]
         shapes, pins = rows.shape[[index]], rows.pins[[index]]
-        idle: Floats = self._slowest(shapes, pins, exact=True) - self.pricer.busy(shapes, pins[:, :, 0], 0)
-        return idle.reshape(-1)
+        ends = self._slowest(shapes, pins, exact=True)
+        return [ends - self.pricer.busy(shapes, pins[:, :, link], link) for link, _ in self.behind.lanes]
 
     def sharpened(self, rows: Rows) -> Rows:
         """The rows with what is exposed at least behind each."""

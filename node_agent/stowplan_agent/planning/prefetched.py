@@ -21,6 +21,8 @@ current entry; ``All`` and ``Nothing`` are given; and so is one character a link
 GIVEN: Final[tuple[Pins, ...]] = ("All", "Nothing")
 MOST_SLOPES: Final = 16
 """Sums of shares up to which pins stay open."""
+MOST_UNLIKE: Final = 24
+"""The same of sums of shares and sets of unlike links."""
 SAME: Final = 12
 """Digits of a share of a request that count."""
 
@@ -151,8 +153,15 @@ def slopes(space: Space) -> list[float] | None:
         if len(sums) > MOST_SLOPES:
             return None
     curve = space.curve
-    rate = curve.most / (curve.longest - curve.shortest) if curve.pieces else 0.0
-    return [one / rate for one in sums if rate and one]
+    if len(space.visits.links) == 1:
+        rate = curve.most / (curve.longest - curve.shortest) if curve.pieces else 0.0
+        return [one / rate for one in sums if rate and one]
+    # Of unlike links those pin more whose loads are the last to end: any set of them.
+    rates = {0.0}
+    for rate in curve.rates:
+        rates |= {one + rate for one in rates}
+    found = [one / rate for one in sums for rate in rates if rate and one]
+    return found if len(found) <= MOST_UNLIKE else None
 
 
 def is_given(pins: Pins) -> bool:

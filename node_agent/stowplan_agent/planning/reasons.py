@@ -12,8 +12,8 @@ from typing import Final
 
 import numpy as np
 
+from stowplan_agent.planning.beside import beside_placed
 from stowplan_agent.planning.bounded import TOLERANCE
-from stowplan_agent.planning.branch import beside_placed
 from stowplan_agent.planning.held import layouts_of
 from stowplan_agent.planning.lacks import Lacks
 from stowplan_agent.planning.layout import Layout

@@ -103,7 +103,7 @@ def _prices(spaces: Sequence[Space], early: Sequence[str]) -> Floats:
     """What a locked byte may cost, falling to 0: wherever open pins of something change what is best."""
     worths = {piece.worth for space in spaces for piece in space.curve.pieces if piece.worth > 0}
     for space in spaces:
-        more = slopes(space) if space.component.name in early and len(space.visits.links) == 1 else None
+        more = slopes(space) if space.component.name in early and space.frame.nodes_alike else None
         space.open_loads = more is not None
         worths |= {one for one in more or () if not any(abs(one - other) <= SAME_WORTH * other for other in worths)}
     return np.array([*sorted(worths, reverse=True), 0.0])

@@ -11,7 +11,8 @@ from math import prod
 from typing import Final
 
 from stowplan_agent.planning.behind import Load
-from stowplan_agent.planning.branch import Branch, easy_load
+from stowplan_agent.planning.branch import Branch
+from stowplan_agent.planning.easy import easy_load
 from stowplan_agent.planning.prefetched import GIVEN, Pins, is_given, mixed
 from stowplan_agent.planning.setting import Setting
 
@@ -77,7 +78,9 @@ class Ways:
             choices.append((*mine, "Current") if name in self.current else mine)
         for pins in product(*choices):
             branch = self.way(dict(zip(names, pins, strict=True)), moved=moved)
-            if len(branch.lanes) > 1 and "Open" in pins:
+            if len(branch.lanes) > 1 and any(
+                how == "Open" for name, how in branch.pins.items() if name not in branch.open_pins
+            ):
                 for each in product(*(GIVEN if one == "Open" else (one,) for one in pins)):
                     yield self.way(dict(zip(names, each, strict=True)), moved=moved)
             else:
