@@ -1,10 +1,10 @@
 """Ways to prefetch whose pins are not all open, looked at together as if their pins were free.
 
-Where ranks load at their own speed, or a load hides behind several components, what is prefetched is pinned whole or
-not at all (`branch`). Whatever its pins are in truth, it loads no faster than pinned whole and locks no less than
-nothing. So one search in which it does both bounds all choices of pins of the same components, those that are not
-tried included: where it finds nothing, nothing is left out. Where it does find something, the choices are tried, and
-what they do not reach of it is what the proof must say.
+Where ranks load at their own speed and several loads follow one another, or a load hides behind several components,
+what is prefetched is pinned whole or not at all (`branch`). Whatever its pins are in truth, it loads no faster than
+pinned whole and locks no less than nothing. So one search in which it does both bounds all choices of pins of the same
+components, those that are not tried included: where it finds nothing, nothing is left out. Where it does find
+something, the choices are tried, and what they do not reach of it is what the proof must say.
 """
 
 from __future__ import annotations
