@@ -115,6 +115,8 @@ class ComponentStatus(Model):
     mode: Text
     """Resident, Offload or Layerwise."""
     resident_layers: Count
+    sharded_layers: Count | None = None
+    """Layers that lie in shards on the devices of all ranks; absent where none do."""
     layers: Count
     """All repeated layers."""
     device_bytes: Bytes

@@ -21,7 +21,11 @@ def mode_text(entry: ComponentPlacement) -> str:
     """A component's entry in a few words."""
     if entry.mode != "Layerwise":
         return entry.mode
-    return "Layerwise " + "+".join(str(group.resident_layers) for group in entry.groups or ()) + " resident"
+    groups = entry.groups or ()
+    words = f"Layerwise {'+'.join(str(group.resident_layers) for group in groups)} resident"
+    if any(group.sharded_layers for group in groups):
+        words += f", {'+'.join(str(group.sharded_layers or 0) for group in groups)} sharded"
+    return words
 
 
 def component_status(component: Component, entry: ComponentPlacement, ledger: Ledger) -> ComponentStatus:
@@ -29,7 +33,7 @@ def component_status(component: Component, entry: ComponentPlacement, ledger: Le
     layers = sum(len(group.layer_bytes) for group in component.groups)
     groups = entry.groups or ()
     resident = sum(group.resident_layers for group in groups) if groups else layers if entry.mode == "Resident" else 0
-    lifetimes = {group.lifetime for group in groups if group.resident_layers}
+    lifetimes = {group.lifetime for group in groups if group.resident_layers or group.sharded_layers}
     if entry.mode == "Resident":
         lifetimes = {"Permanent"}
     elif entry.mode == "Offload":
@@ -38,6 +42,7 @@ def component_status(component: Component, entry: ComponentPlacement, ledger: Le
         name=component.name,
         mode=entry.mode,
         resident_layers=resident,
+        sharded_layers=sum(group.sharded_layers or 0 for group in groups) or None,
         layers=layers,
         device_bytes=ledger.held(component.name, Tier.DEVICE),
         pinned_bytes=ledger.held(component.name, Tier.PINNED),

@@ -83,3 +83,11 @@ def test_an_infeasible_plan_says_what_is_short_and_what_would_fit() -> None:
 def test_what_a_validation_measured() -> None:
     assert bytes_text(3 << 30, 1.5) == "peak 3 GiB, 1.500 s a request"
     assert bytes_text(3 << 30, None) == "peak 3 GiB"
+
+
+def test_layers_in_shards_are_said_beside_the_resident_ones() -> None:
+    groups = LAYERWISE.groups or ()
+    entry = LAYERWISE.model_copy(update={"groups": (groups[0].model_copy(update={"sharded_layers": 1}), groups[1])})
+    assert summary(Placement(components=(entry,))) == "denoiser Layerwise 3+2 resident, 1+0 sharded"
+    assert component_status(DENOISER, entry, Ledger()).sharded_layers == 1
+    assert component_status(DENOISER, LAYERWISE, Ledger()).sharded_layers is None
