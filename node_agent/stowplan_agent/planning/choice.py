@@ -41,7 +41,9 @@ class Ties(TieBreak):
         """What the prefetches of current entries count, which are the same for all selections of the search."""
         return self.search.kept() if isinstance(self.search, BranchSearch) else 0.0
 
-    def _entries(self, pools: Sequence[Rows], chosen: Sequence[int], need: float) -> tuple[ComponentPlacement, ...]:
+    def _entries(
+        self, pools: Sequence[Rows], chosen: Sequence[int], need: float, room: float
+    ) -> tuple[ComponentPlacement, ...]:
         """The entries, with ``need`` bytes a node divided among open pins: where they save most first."""
         pieces = []
         for component, (rows, index) in enumerate(zip(pools, chosen, strict=True)):
@@ -55,15 +57,19 @@ class Ties(TieBreak):
             taken = min(bytes_, need)
             share[component] = share.get(component, 0.0) + taken
             need -= taken
-        return tuple(self._entry(pools, chosen, c, share.get(c, 0.0)) for c in range(len(pools)))
+        # What is in part a byte of several ranks takes whole ones where there is room.
+        spare = max(room - sum(share.values()), 0.0) / max(len(share), 1)
+        return tuple(self._entry(pools, chosen, c, share.get(c, 0.0), spare) for c in range(len(pools)))
 
-    def _entry(self, pools: Sequence[Rows], chosen: Sequence[int], component: int, locked: float) -> ComponentPlacement:
-        """The entry of one component, of which a node locks so many bytes where its pins are open."""
+    def _entry(
+        self, pools: Sequence[Rows], chosen: Sequence[int], component: int, locked: float, spare: float
+    ) -> ComponentPlacement:
+        """The entry of one component, of which a node locks so many bytes where its pins are open, or a few more."""
         space, rows, index = self.spaces[component], pools[component], chosen[component]
         load = self._load(component) if rows.shape[index] == PREFETCH else None
         if not isinstance(load, LaneLoad):
             return space.entry(rows, index, locked)
-        given = load.pins(self._idle(pools, chosen, component), locked)
+        given = load.pins(self._idle(pools, chosen, component), locked, locked + spare)
         return space.offload(tuple(given[link] for link in space.visits.link_of), prefetch=True)
 
     def _load(self, component: int) -> Load | LaneLoad | None:

@@ -15,11 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 
 from stowplan_agent.planning.table import Floats
 
+ALMOST: Final = 1e-3
+"""Bytes that are lost in rounding."""
 Corner = tuple[float, float, tuple[float, ...]]
 """Locked bytes of a node, exposed seconds, and seconds of a load on each link."""
 
@@ -57,22 +60,34 @@ class LaneLoad:
         """Seconds that each locked byte saves and how many bytes, the steepest piece first, for one row of ``idle``."""
         return [((high[1] - low[1]) / (low[0] - high[0]), low[0] - high[0]) for high, low in pairwise(self._hull(idle))]
 
-    def pins(self, idle: Sequence[Floats], locked: float) -> tuple[int, ...]:
+    def pins(self, idle: Sequence[Floats], locked: float, most: float = np.inf) -> tuple[int, ...]:
         """Pinned bytes of a rank of each link class when a node locks ``locked`` bytes, for one row of ``idle``.
 
-        Between two corners the seconds are no more than on the straight line, so bytes are divided along it.
+        Between two corners the seconds are no more than on the straight line, so bytes are divided along it. A byte
+        that belongs to a rank in part is pinned as long as the node locks no more than ``most``: over a slow link it
+        could take longer than all others.
         """
         hull = self._hull(idle)
         loads = np.array(hull[0][2])
         for one, two in pairwise(hull):
             part = min(max((locked - one[0]) / (two[0] - one[0]), 0.0), 1.0)
             loads = loads + part * (np.array(two[2]) - np.array(one[2]))
-        found = []
-        for slow, fast, load in zip(self.slow, self.fast, loads.tolist(), strict=True):
-            share = (slow - load) / (slow - fast) if slow > fast else 0.0
-            # A share that is whole but for rounding is whole; everything else is cut, so that no limit is passed.
-            found.append(int(np.clip(np.floor(share * self.total + 1e-3), 0, self.total)))
+        shares = [
+            (slow - load) / (slow - fast) * self.total if slow > fast else 0.0
+            for slow, fast, load in zip(self.slow, self.fast, loads.tolist(), strict=True)
+        ]
+        # A share that is whole but for rounding is whole.
+        found = [int(np.clip(np.floor(share + ALMOST), 0, self.total)) for share in shares]
+        for link in sorted(range(len(found)), key=lambda link: found[link] - shares[link]):
+            more = [one + (other == link) for other, one in enumerate(found)]
+            if shares[link] > found[link] + ALMOST and self.locks(more) <= most + ALMOST:
+                found = more
         return tuple(found)
+
+    def locks(self, pins: Sequence[int]) -> float:
+        """Bytes that a node locks for so many pinned bytes of a rank of each link class."""
+        each = zip(self.slow, self.fast, self.rate, pins, strict=True)
+        return sum(rate * (slow - fast) / self.total * one for slow, fast, rate, one in each if slow > fast)
 
     def _hull(self, idle: Sequence[Floats]) -> list[Corner]:
         """The corners of one row that something is gained by, the fewest bytes first."""

@@ -152,12 +152,13 @@ class TieBreak:
     def placed(self, pools: Sequence[Rows], chosen: Sequence[int], columns: Floats, ledger: Ledger) -> Placement:
         """The placement of one row a component; ``columns`` is their label."""
         need = float(np.ceil(ledger.needed(columns[None, :], self.budget + self.slack)[0]))
-        if self.frame.pins_scarce:
-            need = min(need, float((self.frame.pinnable - columns[ledger.locked]).min()))
-        return Placement(components=self._entries(pools, chosen, max(need, 0.0)))
+        room = float((self.frame.pinnable - columns[ledger.locked]).min()) if self.frame.pins_scarce else np.inf
+        return Placement(components=self._entries(pools, chosen, max(min(need, room), 0.0), room))
 
-    def _entries(self, pools: Sequence[Rows], chosen: Sequence[int], need: float) -> tuple[ComponentPlacement, ...]:
-        """The entries, with ``need`` bytes a node divided among elastic rows."""
+    def _entries(
+        self, pools: Sequence[Rows], chosen: Sequence[int], need: float, room: float
+    ) -> tuple[ComponentPlacement, ...]:
+        """The entries, with ``need`` bytes a node divided among elastic rows; there is room for ``room``."""
         elastic = [c for c, index in enumerate(chosen) if pools[c].shape[index] == ELASTIC]
         pieces = [(-piece.worth, c, piece.bytes) for c in elastic for piece in self.spaces[c].curve.pieces]
         share = dict.fromkeys(elastic, 0.0)
