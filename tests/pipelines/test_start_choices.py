@@ -163,14 +163,15 @@ def test_unknown_and_missing_components_are_refused_before_a_weight_is_read(
     assert sorted(started.error.replace(",", "").split()) == sorted(sentence.replace(",", "").split())
 
 
-def test_more_than_one_device_a_pod_is_refused_before_a_weight_is_read(tiny_wan: Path) -> None:
+def test_a_spec_for_several_devices_is_refused_by_one_process_alone_before_a_weight_is_read(tiny_wan: Path) -> None:
     settings = settings_of(tiny_wan, "40Mi")
     resources = settings.spec.resources.model_copy(update={"gpus": 2})
     started = start(replace(settings, spec=settings.spec.model_copy(update={"resources": resources})))
     started.startup.close()
     assert (started.phase, started.phases) == ("Failed", ["Inventory"])
     assert started.condition("Calibrated").reason == "SpecInvalid"
-    assert started.error == "resources.gpus is 2, and a pod of this version runs on one device; set 1"
+    sentence = "the spec is for 2 devices, and this is one of 1 processes; start it as stowplan agent"
+    assert started.error == sentence
 
 
 def test_what_is_to_be_kept_is_kept_where_that_fits(measured: Start) -> None:

@@ -101,7 +101,8 @@ def every_fault(managed: Managed, before: str, after: str, every: int) -> int:
 
 @pytest.mark.parametrize(("before", "after"), MOVES)
 def test_t3_a_fault_at_any_operation_of_an_apply_gives_everything_back(wan: Managed, before: str, after: str) -> None:
-    assert every_fault(wan, before, after, EVERY["tiny-wan"]) > 20
+    # Reading a layer back is one operation: nine of them, and what arenas, counters and locks take.
+    assert every_fault(wan, before, after, EVERY["tiny-wan"]) > 10
     assert torch.equal(ask(wan.tiny.pipe, wan.engine), wan.tiny.reference)
 
 

@@ -72,8 +72,7 @@ def _queue(
             slot, lambda buffer, free: card.copy(buffer, bytes_of, pinned=True, after=free), after=after
         )
     regions = [card.link.region(bytes_of[share(LAYER, ranks, peer).part]) for peer in range(ranks)]
-    others = [None if peer == rank else region for peer, region in enumerate(regions)]
-    return exchange.assemble(slot, LAYER, regions[rank], others, after=after)
+    return exchange.assemble(slot, LAYER, regions, after=after)
 
 
 def straight(sharded: frozenset[int] = frozenset()) -> list[list[Way]]:
