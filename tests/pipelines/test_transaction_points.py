@@ -24,12 +24,13 @@ from stowplan_agent.weights import WeightsEngine
 from stowplan_api.placement import Placement
 
 MOVES = [
-    ("resident", "streamed"),
-    ("streamed", "resident"),
-    ("half, forward, strided", "half, leading"),
-    ("offload, half pinned, prefetched", "half, leading"),
-    ("every layer", "a quarter, pageable"),
+    ("resident", "streamed", 20),
+    ("streamed", "resident", 20),
+    ("half, forward, strided", "half, leading", 20),
+    ("offload, half pinned, prefetched", "half, leading", 20),
+    ("every layer", "a quarter, pageable", 14),
 ]
+"""From, to, and operations of the accelerator that there are more of: where nothing comes, what is read back only."""
 EVERY = {"tiny-wan": 1, "tiny-flux": 7, "tiny-sdxl": 17}
 """Of how many points one is tried."""
 
@@ -99,17 +100,18 @@ def every_fault(managed: Managed, before: str, after: str, every: int) -> int:
     return len(names)
 
 
-@pytest.mark.parametrize(("before", "after"), MOVES)
-def test_t3_a_fault_at_any_operation_of_an_apply_gives_everything_back(wan: Managed, before: str, after: str) -> None:
-    # Reading a layer back is one operation: nine of them, and what arenas, counters and locks take.
-    assert every_fault(wan, before, after, EVERY["tiny-wan"]) > 10
+@pytest.mark.parametrize(("before", "after", "more_than"), MOVES)
+def test_t3_a_fault_at_any_operation_of_an_apply_gives_everything_back(
+    wan: Managed, before: str, after: str, more_than: int
+) -> None:
+    assert every_fault(wan, before, after, EVERY["tiny-wan"]) > more_than
     assert torch.equal(ask(wan.tiny.pipe, wan.engine), wan.tiny.reference)
 
 
 @pytest.mark.parametrize("model", ["tiny-flux", "tiny-sdxl"])
 def test_so_it_is_on_other_models(write_tiny: Callable[[str], Path], model: str) -> None:
     with management(write_tiny(model)) as managed:
-        for before, after in MOVES[:3]:
+        for before, after, _ in MOVES[:3]:
             every_fault(managed, before, after, EVERY[model])
         assert torch.equal(ask(managed.tiny.pipe, managed.engine), managed.tiny.reference)
 

@@ -19,12 +19,12 @@ from stowplan_agent.inventory import (
     check_dtype,
     counted,
     diffusers_classes,
-    host_reserve,
     predict_need,
     read_checkpoint,
     read_host_limits,
     refusal,
 )
+from stowplan_api.host_reserve import host_reserve
 from stowplan_api.quantity import for_people, parse_quantity
 
 

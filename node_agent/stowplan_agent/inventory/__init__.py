@@ -8,7 +8,7 @@ from stowplan_agent.inventory.counting import counted
 from stowplan_agent.inventory.errors import InventoryError
 from stowplan_agent.inventory.fingerprint import fingerprint
 from stowplan_agent.inventory.frames import FrameContract, check_shape, frame_contract
-from stowplan_agent.inventory.host_limits import HostLimits, host_reserve, read_host_limits
+from stowplan_agent.inventory.host_limits import HostLimits, read_host_limits
 from stowplan_agent.inventory.layers import Group, find_groups, loose_names
 from stowplan_agent.inventory.need import Need, check_need, predict_need, refusal
 from stowplan_agent.inventory.sources import resolve_source
@@ -39,7 +39,6 @@ __all__ = [
     "find_groups",
     "fingerprint",
     "frame_contract",
-    "host_reserve",
     "inventory_as_loaded",
     "loose_names",
     "packed_bytes",

@@ -16,11 +16,9 @@ from typing import Final
 
 from stowplan_agent.inventory.cgroups import Cap, cgroup_caps
 from stowplan_agent.inventory.errors import InventoryError
+from stowplan_api.host_reserve import host_reserve
 
 KIB: Final = 1024
-RESERVE_SHARE: Final = 20
-RESERVE_LEAST: Final = 256 << 20
-"""Host memory left to the process: a twentieth of the limit or 256 MiB, whichever is more, unless the spec says."""
 GROWS_BEYOND: Final = (9, 8)
 """Memory blocks of more than 9/8 of MemTotal: firmware and the kernel itself keep a few percent, never this much."""
 BLOCKS: Final = "sys/devices/system/memory"
@@ -52,11 +50,6 @@ class HostLimits:
     def pin_budget(self, reserve: int | None = None) -> int:
         """Bytes that host copies and pins may take: the headroom less ``reserve``, or less the default one."""
         return max(self.headroom - host_reserve(self.tightest.limit, reserve), 0)
-
-
-def host_reserve(limit_bytes: int, stated: int | None = None) -> int:
-    """Bytes of host memory that plans leave free under a limit: what the spec states, or the default."""
-    return stated if stated is not None else max(limit_bytes // RESERVE_SHARE, RESERVE_LEAST)
 
 
 def read_host_limits(

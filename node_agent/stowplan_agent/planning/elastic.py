@@ -10,11 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 
 from stowplan_agent.planning.links import RankLink
 from stowplan_agent.planning.table import Floats
+
+ALMOST: Final = 1e-3
+"""Bytes that are lost in rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,10 @@ class Curve:
         found = []
         for slow, fast, ranks in zip(self.slow, self.fast, self.ranks, strict=True):
             share = (slow - time) / (slow - fast) if ranks and slow > fast else 0.0
-            # A share that is whole but for rounding is whole; everything else is cut, so that no limit is passed.
-            found.append(int(np.clip(np.floor(share * self.total + 1e-3), 0, self.total)))
+            found.append(whole_bytes(share, self.total))
         return tuple(found)
+
+
+def whole_bytes(share: float, total: int) -> int:
+    """Whole bytes in a share, from 0 to 1, of ``total``: one that is whole but for rounding is, others are cut."""
+    return int(np.clip(np.floor(share * total + ALMOST), 0, total))

@@ -15,14 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
 
 import numpy as np
 
+from stowplan_agent.planning.elastic import ALMOST, whole_bytes
 from stowplan_agent.planning.table import Floats
 
-ALMOST: Final = 1e-3
-"""Bytes that are lost in rounding."""
 Corner = tuple[float, float, tuple[float, ...]]
 """Locked bytes of a node, exposed seconds, and seconds of a load on each link."""
 
@@ -73,14 +71,14 @@ class LaneLoad:
             part = min(max((locked - one[0]) / (two[0] - one[0]), 0.0), 1.0)
             loads = loads + part * (np.array(two[2]) - np.array(one[2]))
         shares = [
-            (slow - load) / (slow - fast) * self.total if slow > fast else 0.0
+            (slow - load) / (slow - fast) if slow > fast else 0.0
             for slow, fast, load in zip(self.slow, self.fast, loads.tolist(), strict=True)
         ]
-        # A share that is whole but for rounding is whole.
-        found = [int(np.clip(np.floor(share + ALMOST), 0, self.total)) for share in shares]
-        for link in sorted(range(len(found)), key=lambda link: found[link] - shares[link]):
+        found = [whole_bytes(share, self.total) for share in shares]
+        parts = [share * self.total - whole for share, whole in zip(shares, found, strict=True)]
+        for link in sorted(range(len(parts)), key=lambda link: -parts[link]):
             more = [one + (other == link) for other, one in enumerate(found)]
-            if shares[link] > found[link] + ALMOST and self.locks(more) <= most + ALMOST:
+            if parts[link] > ALMOST and self.locks(more) <= most + ALMOST:
                 found = more
         return tuple(found)
 

@@ -9,13 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 from stowplan_api.diffusion_deployment import DiffusionDeploymentSpec
+from stowplan_api.host_reserve import host_reserve
 from stowplan_api.quantity import format_quantity
 from stowplan_operator.kinds import Json
 
 SHARED_MEMORY: Final = "/dev/shm"
-HOST_RESERVE_SHARE: Final = 20
-HOST_RESERVE_LEAST: Final = 256 << 20
-"""Host memory that plans leave free where the spec does not say: a twentieth, 256 MiB at least, as the agent has it."""
 A_RANK: Final = 64 << 20
 """Bytes a rank beside what is pinned: what runtimes give a whole container, for NCCL's buffers and torch's queues."""
 
@@ -28,8 +26,8 @@ def shared_memory_bytes(spec: DiffusionDeploymentSpec) -> int:
     a bound that no start meets, and takes nothing by itself. What is written there counts against the container's
     memory limit like any other page; it is no memory on top, and beyond that limit it could not be filled.
     """
-    memory, stated = spec.resources.memory, spec.residency.host_reserve
-    reserve = stated if stated is not None else max(memory // HOST_RESERVE_SHARE, HOST_RESERVE_LEAST)
+    memory = spec.resources.memory
+    reserve = host_reserve(memory, spec.residency.host_reserve)
     return min(memory, max(0, memory - reserve) + spec.ranks * A_RANK)
 
 

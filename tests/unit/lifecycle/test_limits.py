@@ -10,10 +10,11 @@ import pytest
 
 from stowplan_agent.accelerators.emulated import EmulatedAccelerator, EmulatedCard
 from stowplan_agent.calibration import Machine
-from stowplan_agent.inventory import HostLimits, host_reserve
+from stowplan_agent.inventory import HostLimits
 from stowplan_agent.inventory.cgroups import Cap
 from stowplan_agent.lifecycle.limits import device_reserve, host_room, rewrite_room
 from stowplan_agent.ranks.alone import Alone
+from stowplan_api.host_reserve import host_reserve
 
 MIB, GIB = 1 << 20, 1 << 30
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from observations import GIB, SETTINGS, deployment_of_user
 
-from stowplan_agent.inventory.host_limits import host_reserve
 from stowplan_api.diffusion_deployment import DiffusionDeploymentSpec
+from stowplan_api.host_reserve import host_reserve
 from stowplan_api.quantity import parse_quantity
 from stowplan_operator.kinds import Json
 from stowplan_operator.render import children, read_spec

@@ -13,7 +13,8 @@ from early_records import early_record, unlike
 from tables import TOLERANCE, best
 
 from stowplan_agent.planning import solve
-from stowplan_agent.planning.lane_load import ALMOST, LaneLoad
+from stowplan_agent.planning.elastic import ALMOST
+from stowplan_agent.planning.lane_load import LaneLoad
 from stowplan_api.record import CalibrationRecord
 
 STEPS = 40
